@@ -11,7 +11,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
 
 from profiles.errors import ProfileDataError
@@ -66,12 +65,7 @@ Whole = TypeVar("Whole", bound=Section)
 
 def read_settings(path: Path, kind: type[Whole], refusal: type[PrecisionTimeError]) -> Whole:
     """The settings of a file; raises ``refusal`` naming file, field, value and what is expected."""
-    try:
-        raw = user_yaml(path)
-    except OSError as error:
-        raise refusal(f"{path}: {error.strerror}") from None
-    except (yaml.YAMLError, RecursionError) as error:
-        raise refusal(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    raw = user_yaml(path, refusal)
     return settings_of({} if raw is None else raw, kind, refusal, str(path))
 
 

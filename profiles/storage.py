@@ -33,9 +33,14 @@ class _NothingTwice(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def user_yaml(path: Path) -> Any:
-    """A file that a user wrote; raises YAMLError for what is no YAML or says a thing twice."""
-    return yaml.load(path.read_bytes(), _NothingTwice)
+def user_yaml(path: Path, refusal: type[Exception]) -> Any:
+    """A file that a user wrote; raises ``refusal`` for what is no YAML or says a thing twice."""
+    try:
+        return yaml.load(path.read_bytes(), _NothingTwice)
+    except OSError as error:
+        raise refusal(f"{path}: {error.strerror}") from None
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: no day of a month
+        raise refusal(f"{path} is not YAML: {' '.join(str(error).split())}") from None
 
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {

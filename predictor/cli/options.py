@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, fields, replace
+from dataclasses import MISSING, Field, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,6 @@ from ..units import gibibytes
 from .console import progress, warn
 
 if TYPE_CHECKING:
-    from ..estimate.assumptions import Assumption
     from ..estimate.core import Predictor
     from ..estimate.fitting import Fitted
     from ..estimate.measurement import Measurement
@@ -230,14 +229,11 @@ def refit(measurements: Sequence[Measurement] | None = None) -> Fitted:
 
 def assumed(predictions: Iterable[Prediction]) -> Iterator[str]:
     """A head and what is assumed of jobs, each with its widest range; nothing where nothing is."""
-    widest: dict[tuple[str, str], Assumption] = {}
-    for one in (one for found in predictions for one in found.assumptions):
-        other = widest.setdefault((one.field, one.value), one)
-        low, high = min(one.low, other.low), max(one.high, other.high)
-        widest[one.field, one.value] = replace(one, low=low, high=high)
-    if widest:
+    from ..estimate.assumptions import widest
+
+    if told := widest(one for found in predictions for one in found.assumptions):
         yield "assumed, because the job does not say it"
-        yield from (f"  {one}" for one in widest.values())
+        yield from (f"  {one}" for one in told)
         yield ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import NormalDist
 from typing import Any
@@ -107,6 +107,16 @@ def assumptions_of(
 def decisive(found: Iterable[Assumption]) -> Assumption | None:
     """The first assumption that no limit and no refusal may rest on."""
     return next((one for one in found if one.decisive), None)
+
+
+def widest(found: Iterable[Assumption]) -> tuple[Assumption, ...]:
+    """Each assumption once, over the widest range that it has."""
+    ranges: dict[tuple[str, str], Assumption] = {}
+    for one in found:
+        other = ranges.setdefault((one.field, one.value), one)
+        low, high = min(one.low, other.low), max(one.high, other.high)
+        ranges[one.field, one.value] = replace(one, low=low, high=high)
+    return tuple(ranges.values())
 
 
 def widened(factor: float, level: float, found: Sequence[Assumption]) -> float:

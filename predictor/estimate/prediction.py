@@ -14,7 +14,7 @@ from ..job.training_job import TrainingJob
 from ..physics.autocast import peak_flops
 from ..physics.step import StepTime
 from ..units import count, duration, percent, short, span
-from .assumptions import Assumption, widened
+from .assumptions import Assumption, widened, widest
 from .fits import Fit, fits
 from .residual.novelty import TIERS, Tier
 
@@ -243,11 +243,6 @@ def summed(job: TrainingJob, found: Sequence[Prediction]) -> Prediction:
     }
     physical = replace(found[0].physical, **means)
     times = [w * one.step_s for w, one in zip(weights, found, strict=True)]
-    widest: dict[str, Assumption] = {}
-    for one in (assumption for phase in found for assumption in phase.assumptions):
-        other = widest.setdefault(one.field, one)
-        low, high = min(one.low, other.low), max(one.high, other.high)
-        widest[one.field] = replace(other, low=low, high=high)
     tiers = list(Tier)
     return replace(
         max(found, key=lambda one: tiers.index(one.tier)),
@@ -261,7 +256,7 @@ def summed(job: TrainingJob, found: Sequence[Prediction]) -> Prediction:
         warnings=tuple(dict.fromkeys(text for one in found for text in one.warnings)),
         phases=tuple(found),
         factors=partial(_mean_factor, tuple(found), weights, step_s),
-        assumptions=tuple(widest.values()),
+        assumptions=widest(one for phase in found for one in phase.assumptions),
     )
 
 

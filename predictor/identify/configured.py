@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
 
+from ..job.words import key_of
 from .draft import SIGNALS, Draft
 from .files import Files, settings_of
-from .keys import FIELD_OF, OFF, ON, key_of
+from .keys import FIELD_OF, OFF, ON
 from .launch import FlagFamily, Launch, family_of, flag_of, flags, positional, said
 from .shell import UNKNOWN
 from .stated import BATCHES, DECISIVE, Problem, Stated

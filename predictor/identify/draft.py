@@ -13,6 +13,7 @@ from ..graphs.catalog import entry_of, overrides
 from ..job.phases import with_first
 from ..job.precision import Precision, parse_precision
 from ..job.software import Pairs, spelled_options
+from ..job.words import key_of
 from .keys import (
     AUTOCAST_KEYS,
     FIELD_OF,
@@ -20,7 +21,6 @@ from .keys import (
     MAX_TEXT,
     OFF,
     ON,
-    key_of,
     parse_phases,
     read_framework,
     read_pairs,

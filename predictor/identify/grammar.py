@@ -13,8 +13,9 @@ from difflib import get_close_matches
 from typing import Any
 
 from ..job.phases import PHASE_FIELDS, Phase
+from ..job.words import key_of
 from .draft import SLIP, Draft
-from .keys import ALIASES, FIELD_OF, key_of
+from .keys import ALIASES, FIELD_OF
 from .stated import Stated
 
 MAX_TEXT = 8192

@@ -22,7 +22,7 @@ from ..job.phases import PHASE_FIELDS, Phase
 from ..job.precision import parse_precision, trainer_named
 from ..job.software import Pairs, optimizer_named, read_options
 from ..job.training_job import CONTAINER, SHARDINGS
-from ..job.words import accepted
+from ..job.words import accepted, key_of
 
 _KEYS = {k: v for k, v in shipped_yaml("keys.yaml").items() if v.get("written", True)}
 # Field of TrainingJob -> the other ways to write its key.
@@ -65,11 +65,6 @@ _SHARDED = {
 _MOST_AXIS = 2**14
 _MOST_CHANNELS = 4
 _LEAST_AXIS = 16
-
-
-def key_of(text: str) -> str:
-    """The spelling keys are compared in."""
-    return text.strip().lower().replace("-", "_")
 
 
 def resolve_model(name: str, prefix: str = "") -> str:

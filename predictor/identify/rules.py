@@ -19,8 +19,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from profiles.storage import user_yaml
 
 from ..errors import RulesError
@@ -84,10 +82,7 @@ class Rules:
 
 def read_rules(path: Path) -> Rules:
     """The rules of a file; raises RulesError naming file, rule, field and what is expected."""
-    try:
-        raw = user_yaml(path)
-    except (OSError, yaml.YAMLError, RecursionError) as error:
-        raise RulesError(f"{path}: {error}") from None
+    raw = user_yaml(path, RulesError)
     if raw is None:
         return Rules()
     if not isinstance(raw, dict) or set(raw) != {"rules"} or not isinstance(raw["rules"], list):

@@ -8,7 +8,7 @@ from profiles.gpus import Gpu
 from profiles.storage import shipped_yaml
 
 from ..errors import JobError
-from .words import accepted, nearest
+from .words import accepted, key_of, nearest
 
 
 class Dtype(StrEnum):
@@ -80,7 +80,7 @@ def parse_precision(text: str) -> Precision:
     `fp16` and `bf16` alone mean everything in that format (as torch's ``model.half()``); the
     flags ``--fp16`` and ``--bf16`` of training scripts mean autocast.
     """
-    key = text.strip().lower().replace("-", "_")
+    key = key_of(text)
     if key in ALIASES:
         return ALIASES[key]
     try:

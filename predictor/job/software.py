@@ -16,7 +16,7 @@ from typing import Any
 from profiles.storage import shipped_yaml
 
 from ..errors import JobError
-from .words import accepted, nearest
+from .words import accepted, key_of, nearest
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -227,7 +227,7 @@ class Option:
     def read(self, text: str) -> str:
         """The value a text means; raises JobError with the nearest values."""
         if self.values is not None:
-            found = self.values.get(_spelling(text))
+            found = self.values.get(key_of(text))
             if found is None:
                 names = (*nearest(text, self.values), *self.values.values())
                 raise JobError("options", f"{self.key}={text}", accepted(text, names))
@@ -262,9 +262,9 @@ def spelled_options() -> Mapping[str, Option]:
 
 def option_of(key: str) -> Option:
     """The option a word means; raises JobError with the nearest words."""
-    found = spelled_options().get(_spelling(key))
+    found = spelled_options().get(key_of(key))
     if found is None:
-        raise JobError("options", key, accepted(_spelling(key), spelled_options()))
+        raise JobError("options", key, accepted(key_of(key), spelled_options()))
     return found
 
 
@@ -311,11 +311,7 @@ def _values(stated: Any) -> Iterator[tuple[str, str]]:
         own = table[value] if isinstance(table, Mapping) else ()
         for spelling in (*own, value):
             for word in (spelling, *SWITCH.get(spelling, ())):
-                yield _spelling(word), value
-
-
-def _spelling(text: str) -> str:
-    return text.strip().lower().replace("-", "_")
+                yield key_of(word), value
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,11 @@ MOST_SHOWN = 14
 LIKENESS = 0.55
 
 
+def key_of(text: str) -> str:
+    """The spelling that keys and words are compared in."""
+    return text.strip().lower().replace("-", "_")
+
+
 def nearest(word: str, known: Iterable[str], most: int = 3) -> list[str]:
     """The known words most like ``word``, the likest first; a single letter is like nothing."""
     words = [name for name in known if len(name) > 1]

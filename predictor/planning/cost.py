@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from profiles.errors import UnknownGpuError
 from profiles.gpus import Gpu, find_gpu
 from profiles.storage import shipped_yaml, user_yaml
@@ -188,13 +186,7 @@ def read_tariff(path: Path, partition: str | None = None) -> Tariff:
     A partition states what differs from the rest of the file. A field without a value counts as
     not stated. Raises PriceError.
     """
-    try:
-        raw = user_yaml(path)
-    except OSError as error:
-        raise PriceError(f"{path}: {error.strerror}") from None
-    except yaml.YAMLError as error:
-        raise PriceError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    return tariff_of(raw, partition, str(path))
+    return tariff_of(user_yaml(path, PriceError), partition, str(path))
 
 
 def tariff_of(raw: Any, partition: str | None = None, origin: str = "prices") -> Tariff:

@@ -24,7 +24,8 @@ from k8s_extender.server.state import PREFIX as METRICS
 from k8s_extender.server.verbs import CallOutcome
 from k8s_extender.writeback import BY_GPU
 from predictor.identify.grammar import parse_mapping
-from predictor.identify.keys import ALIASES, FIELD_OF, key_of
+from predictor.identify.keys import ALIASES, FIELD_OF
+from predictor.job.words import key_of
 
 PAGES = Path(__file__).parents[2] / "docs"
 TEXT = "\n".join((PAGES / f / "kubernetes.md").read_text("utf-8") for f in ("how-to", "reference"))

@@ -17,7 +17,8 @@ from math import log
 from typing import Any
 
 import numpy as np
-import yaml
+
+from profiles.storage import user_yaml
 
 from ... import trusted_files as files
 from ...errors import GraphError, JobError, RulesError
@@ -41,11 +42,9 @@ def read_quarantine() -> Quarantine:
     """
     path = files.home() / FILE_NAME
     try:
-        raw = yaml.safe_load(files.trusted(path).read_bytes())
+        raw = user_yaml(files.trusted(path), RulesError)
     except FileNotFoundError:
         return Quarantine()
-    except (OSError, yaml.YAMLError, RecursionError) as error:
-        raise RulesError(f"{path}: {error}") from None
     if raw is not None and not isinstance(raw, list):
         raise RulesError(f"{path}: expected a list of entries")
     entries = enumerate(raw or [], 1)
