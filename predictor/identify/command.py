@@ -410,7 +410,7 @@ def _read_kind(reading: _Reading) -> None:
         reading.draft.texts["model"] = key, model[: frozen.start()]
         bits = frozen[1] or frozen[2] or "4"
     if names["views"].search(f"{reading.launch.directory}/{program}".lower()):
-        why = "self-supervised views, passages of a query, controls, adversaries are not priced"
+        why = "self-supervised views, passages, controls, adversaries, teachers are not priced"
         reading.draft.dispute(why, "model")
     options = {}
     if adapters:

@@ -166,7 +166,7 @@ def plain_names(said_so: Sequence[tuple[str, str | None]], family: FlagFamily) -
     plain = {name: _plain_name(name, family) for name, _ in said_so}
     meant = {name: family.values.get(flag_of(f"--{flag}"), flag) for name, flag in plain.items()}
     values: dict[str, set[str | None]] = {}
-    for name, text in said_so:
+    for name, text in dict(said_so).items():  # the last of a name holds
         values.setdefault(meant[name], set()).add(text)
     return {n: flag if len(values[meant[n]]) == 1 else n for n, flag in plain.items()}
 

@@ -369,7 +369,7 @@ def _is_heeded(name: str) -> bool:
     named = (*table.starting, *table.launcher_values, LAUNCHER_FILE, *table.config_flags)
     read = (flag in family.values or flag in family.switches for family in table.families)
     precise = table.patterns["precision"].search(flag.lstrip("-"))
-    few = table.may_change_time(flag, "0") != table.may_change_time(flag, "8")
+    few = table.may_change_time(flag, "0") != table.may_change_time(flag, "800")
     return flag in named or any(read) or precise is not None or few
 
 

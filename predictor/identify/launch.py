@@ -28,6 +28,7 @@ _NAME_WORD = re.compile(r"[a-z]+", re.ASCII)
 _CONFIG_KEY = re.compile(r"[A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)+", re.ASCII)
 _JUDGES = re.compile(r"(?:^|[_-])(?:eval|infer|predict)", re.ASCII)  # run_evalplus.py
 _NOT_ON = OFF | {"auto", "disabled"}
+_FEW_STEPS = 100
 _ONE_DASH = re.compile(r"-[A-Za-z][A-Za-z_-]{2}", re.ASCII)
 
 
@@ -88,6 +89,7 @@ class Flags:
     slowing: frozenset[str]
     harmless: frozenset[str]
     harmless_starts: frozenset[str]
+    slow_settings: frozenset[str]
     judging: frozenset[str]
     training_words: frozenset[str]
     launcher_values: Mapping[str, str]
@@ -114,13 +116,17 @@ class Flags:
     def may_change_time(self, flag: str, text: str | None) -> bool:
         """Whether a flag that nobody reads is none of those that leave the length alone.
 
-        One that names the CPU may, and one of too few workers to keep a GPU in data.
+        Any may by a slow setting, such as the CPU, and by too few workers to keep a GPU in data or
+        steps from one saving to the next.
         """
-        if text == "cpu" or (flag.endswith("workers") and text in ("0", "1")):
-            return True
         words = flag.lstrip("-").rpartition(".")[2].split("-")
+        saves = words[-1] == "steps" and {"save", "checkpointing"} & {*words}
+        least = 2 if words[-1] == "workers" else _FEW_STEPS if saves else 0
+        if text in {*self.slow_settings, *map(str, range(least))}:
+            return True
         ends = {"-".join(words[at:]) for at in range(len(words))}
-        harmless = ends & self.harmless or words[0] in self.harmless_starts
+        other = self.patterns["another"].search(flag.replace(".", "-"))
+        harmless = not other and (ends & self.harmless or words[0] in self.harmless_starts)
         return not harmless and flag not in self.spreading_flags
 
 
@@ -197,7 +203,7 @@ class Launch:
         words = _NAME_WORD.findall(self.program)
         named_so = bool(words) and words[0] in table.never_training
         learns = not named_so and (self.trains or bool(given & {"--lr", "--learning-rate"}))
-        within = _name_words(base_name(self.directory)) & table.judging  # llava.eval.run_llava
+        within = table.judging & (given | _name_words(base_name(self.directory)))  # llava.eval.run
         named = _name_words(self.program) & table.other_work or _JUDGES.search(self.program)
         other = within or named or serves((*self.before, self.directory))
         return bool(other) and not learns

@@ -341,3 +341,40 @@ def test_the_version_of_a_data_set_does_not_hide_its_name() -> None:
     where = "--data-path /data/imagenet-1k/0-1-0/train"
     assert read(f"python {TRAIN} {where}").values["dataset"] == "imagenet-1k"
     assert "dataset" not in read(f"python {TRAIN} --data-path /data/0-1-0/train").values
+
+
+@pytest.mark.parametrize(
+    ("command", "values"),
+    [
+        ("torchrun train.py --strategy deepspeed_stage_1 --epochs 3", {"sharding": "zero1"}),
+        ("torchrun train.py --strategy random --epochs 3", {"epochs": 3}),
+        ("torchrun train.py --fsdp --epochs 3", {"sharding": "fsdp"}),
+        (
+            "python train.py --freeze_backbone --tune_mlp_adapter",
+            {"options": (("frozen", "part"),)},
+        ),
+        (
+            "python train.py model=qwen datasets=[hh] batch_size=24 gradient_accumulation_steps=4"
+            " n_eval_examples=252 sample_during_eval=false",
+            {"global_batch_size": 24, "grad_accum": 4},
+        ),
+        ("python features.py --batch-size 128 --fp16", {}),
+        ("python main.py --model gpt2 --batch_size 32 --max_new_tokens 2048", {}),
+    ],
+)
+def test_fields_of_more_programs_are_read(command: str, values: dict[str, object]) -> None:
+    stated = read(command).values
+    assert {name: stated.get(name) for name in values} == values
+    assert bool(stated) == bool(values)
+
+
+def test_an_override_goes_before_the_file_that_says_otherwise() -> None:
+    files = {"conf/c.yaml": "datasets: {batch_size: 12}\nTRAIN: {END_EPOCH: 200, BEGIN_EPOCH: 0}\n"}
+    stated = read("python train.py --config-name c datasets.batch_size=16 a.b=c", files)
+    assert (stated.values["batch_size"], stated.values["epochs"]) == (16, 200)
+
+
+def test_a_network_that_learns_from_a_teacher_is_not_priced_as_the_teacher() -> None:
+    words = "--model resnet50 --batch-size 64 --amp --steps 100"
+    assert read(f"python kd_train.py {words}").contradictions
+    assert not read(f"python train.py {words}").contradictions

@@ -53,6 +53,40 @@ def test_flags_that_change_no_time_take_no_limit(decider: Any) -> None:
     assert decider().decide(submit(comment=None, script=script)).time_limit is not None
 
 
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "--adam-offload",
+        "--ref-model-path big.pt",
+        "--optimizer-name lion",
+        "--unet_config_name bk_small",
+        "--lr-cycle-limit 3",
+        "--clip-length 64",
+        "--clip-model ViT-L-14",
+        "--init-features 64",
+        "--vocab-size 250000",
+        "--dist-backend gloo",
+        "--save-steps 5",
+        "--debug",
+        "--experiment large",
+        "model.backbone.name=resnet152",
+    ],
+)
+def test_flags_that_may_change_the_time_take_the_limit(decider: Any, flag: str) -> None:
+    script = f"#!/bin/bash\n{TRAIN} --device 0,1,2,3 {flag}\n"
+    assert decider().decide(submit(comment=None, script=script)).time_limit is None
+
+
+def test_the_commonest_flags_that_change_no_time_leave_the_limit(decider: Any) -> None:
+    flags = (
+        "--save-steps 500 --per-device-eval-batch-size 8 --lora-alpha 16 --gradient-clip-val 1"
+        " --load-best-model-at-end --num-warmup-steps 100 --distributed-backend nccl --adam-beta2=1"
+        " --tokenizer-name-or-path t --init-method-std 0.02 --launcher slurm --max-grad-norm 1"
+    )
+    script = f"#!/bin/bash\n{TRAIN} --device 0,1,2,3 {flags}\n"
+    assert decider().decide(submit(comment=None, script=script)).time_limit is not None
+
+
 def test_what_the_user_states_holds_whatever_its_flags(decider: Any) -> None:
     script = "#!/bin/bash\n#PT model=resnet50 batch=256 epochs=90 precision=amp dataset=imagenet\n"
     found = decider().decide(submit(comment=None, script=f"{script}srun own.py --pgd-steps 7\n"))
