@@ -398,3 +398,130 @@ def test_a_time_left_at_the_ends_of_epochs_is_of_the_run() -> None:
         lines.append(line.format(*divmod(8 * n, 60), n, left) + "time: 1.0 loss: 60.1\n")
     found = read("".join(lines))
     assert (found.at, found.remaining_s) == (8 * 29, pytest.approx(371 * 8, rel=0.05))
+
+
+# --- tables, and what one statement says of another ----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("head", "row", "rate_s"),
+    [
+        ("epoch     train_loss  valid_loss  time", "{n}   0.4{n}   0.3{n}   01:2{m}", 80.5),
+        (
+            "  epoch    train_loss    dur\n-------  ------------  -----",
+            "  {n}  0.6{n}  2.0{m}",
+            2.0,
+        ),
+        ("epoch,accuracy,loss,val_loss", "{n},0.5{n},1.2{n},1.5", None),
+    ],
+    ids=["fastai", "skorch", "csv"],
+)
+def test_rows_under_names_are_counters_with_losses(
+    head: str, row: str, rate_s: float | None
+) -> None:
+    found = read(head + "\n" + "".join(row.format(n=n, m=n % 2) + "\n" for n in range(20)))
+    assert (found.kind, found.unit, found.at) == (ProgressKind.TRAINING, "epoch", 20)
+    assert found.seconds_per_unit == (rate_s and pytest.approx(rate_s, rel=0.05))
+
+
+def test_rows_of_a_simulation_are_no_training() -> None:
+    rows = "".join(f"  {n}  300.{n}  -4.{n}  1.2{n}\n" for n in range(0, 900, 10))
+    assert read("  Step  Temp  E_pair  Press\n" + rows).kind is ProgressKind.NONE
+
+
+def test_a_bar_that_was_flushed_twice_tells_the_total_of_the_lines_that_go_on() -> None:
+    bar = "Training Progress:  1%|  | {0}/5600 [{1}:00:00<99:00:00, 240.0s/it]"
+    bars = {
+        n: bar.format(n, n // 15) for n in (15, 60)
+    }  # before the lines, which wait for a buffer
+    line = "step:{} - actor/lr:1e-06 - timing_s/step:240.1\n{}\n"
+    found = read("".join(line.format(n, bars.get(n + 18, "")) for n in range(1, 73)))
+    assert (found.at, found.total) == (72, 5600)
+    assert found.seconds_per_unit == pytest.approx(240, rel=0.01)
+
+
+def test_a_bar_is_left_behind_by_epochs_that_go_on() -> None:
+    bar = "".join(
+        f"\r{n}/40 [00:{n:02d}<00:{40 - n:02d}, 1.00it/s, loss=0.5]" for n in range(1, 41)
+    )
+    epochs = "".join(f"[2024-01-02 10:{n:02d}:00] Epoch {n}/30 loss 0.{n}\n" for n in range(1, 20))
+    found = read(bar + "\n" + epochs)
+    assert (found.unit, found.at, found.total) == ("epoch", 19, 30)
+    assert found.seconds_per_unit == pytest.approx(60)
+
+
+def test_totals_that_grow_beside_a_count_that_stands_are_steps_of_an_epoch() -> None:
+    lines = (
+        f"2023-01-02 {10 + n // 360:02d}:{n // 6 % 60:02d}:{n % 6 * 10:02d},123 DEBUG TRAIN Batch "
+        f"{n // 10}/{n % 10 * 100} loss 12.{n} lr 0.00001 rank 0\n"
+        for n in range(38)
+    )
+    found = read("".join(lines))
+    assert (found.total, found.remaining_s) == (None, None)
+    assert found.at == pytest.approx(3700, rel=0.07)
+    assert found.seconds_per_unit == pytest.approx(0.1, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("head", "line", "at", "total"),
+    [
+        ("Total Episodes: 250", "Episode {n} - Mean Loss 0.{n} - Time Delta 9.5", 29, 250),
+        ("Starting training for 31 epochs...", "Epoch {n}/30 loss 0.{n}", 30, 31),
+        ("Namespace(batch_size=32, epoch=120, lr=0.1)", "epoch {n} loss 0.{n}", 30, 120),
+        ("batch size: 500, training epoch: 200.", "Epoch {n:04d} in KGE | Loss: 7.{n}", 30, 200),
+    ],
+)
+def test_the_head_states_how_many(head: str, line: str, at: int, total: int) -> None:
+    found = read(head + "\n" + "".join(line.format(n=n) + "\n" for n in range(30)))
+    assert (found.at, found.total) == (at, total)
+
+
+def test_of_a_count_in_another_unit_nothing_is_taken() -> None:
+    lines = "".join(f"step {n} loss 0.{n}\n" for n in range(30))
+    assert read("Total Episodes: 250\n" + lines).total is None
+
+
+def test_returns_of_episodes_are_of_a_training() -> None:
+    lines = "".join(f"global_step={97 * n}, episodic_return=[{n}.]\nSPS: 50\n" for n in range(90))
+    found = read(lines)
+    assert (found.kind, found.at) == (ProgressKind.TRAINING, 97 * 89)
+    assert found.seconds_per_unit == pytest.approx(0.02)
+
+
+def test_a_time_that_only_falls_is_what_is_left() -> None:
+    lines = (f"Epoch:[1/2]({n}/900) loss:2.{n} epoch_Time:{90 - n // 10}.0min\n" for n in range(99))
+    found = read("".join(lines))
+    assert (found.at, found.total, found.seconds_per_unit) == (98, 1800, None)
+
+
+def test_the_pace_that_changed_long_ago_is_not_that_of_now() -> None:
+    times = [19 * n if n < 300 else 5700 + 60 * (n - 300) for n in range(600)]
+    clocks = (
+        f"{t // 86400 + 1:02d} {t // 3600 % 24:02d}:{t // 60 % 60:02d}:{t % 60:02d}" for t in times
+    )
+    lines = (f"2024-01-{c} episode {n} Mean Loss 0.1\n" for n, c in enumerate(clocks))
+    assert read("".join(lines)).seconds_per_unit == pytest.approx(60, rel=0.02)
+
+
+def test_epochs_of_mindspore_tell_what_each_takes() -> None:
+    line = (
+        "epoch: {n} step: 200, loss is 2.{n}\nepoch time: 24000.123 ms, per step time: 120.0 ms\n"
+    )
+    found = read("".join(line.format(n=n) for n in range(1, 9)))
+    assert (found.unit, found.at, found.seconds_per_unit) == (
+        "epoch",
+        8,
+        pytest.approx(24, rel=0.1),
+    )
+    line = "Epoch [{n}] total cost: 215045.42 ms, per step: 21504.54 ms, G_loss: 6.64\n"
+    found = read("".join(line.format(n=n) for n in range(1, 9)))
+    assert (found.at, found.seconds_per_unit) == (8, pytest.approx(215, rel=0.01))
+
+
+def test_a_time_left_that_was_of_the_run_is_so_in_its_last_epoch() -> None:
+    line = "[08/02 04:{:02d}:{:02d}] Epoch: [{}] [{}/100] loss: 2.1 eta: 0:{:02d}:{:02d}\n"
+    lines = (
+        line.format(*divmod(10 * n, 60), n // 10, n % 10 * 10, *divmod(600 - 10 * n, 60))
+        for n in range(58)
+    )
+    assert read("".join(lines)).remaining_s == 30

@@ -10,7 +10,7 @@ from . import patterns as known
 from .patterns import count_of, seconds_of
 
 TRAINING, EVALUATION, OTHER, UNCLEAR = "training", "evaluation", "other", ""
-EPOCH, STEP, SAMPLE = "epoch", "step", "sample"
+EPOCH, STEP, SAMPLE, EPISODE = "epoch", "step", "sample", "episode"
 LOSS = "loss"  # ends the series of a statement that prints one
 _DIGITS = re.compile(r"\d+(?:[.,:]\d+)*")
 _LETTERS = re.compile(r"[A-Za-z_]+")
@@ -72,7 +72,7 @@ class Mark:
 
 def mark_of(text: str, line: int) -> Mark | None:
     """The mark of a line; None where no counter is in it."""
-    if not _HAS_DIGIT.search(text) or not _HAS_WORD.search(text):
+    if not _HAS_DIGIT.search(text) or not _HAS_WORD.search(text) or known.OPTIONS.search(text):
         return None
     mark = _bar(text) or _special(text) or _words(text)
     if mark is None:
@@ -86,6 +86,19 @@ def mark_of(text: str, line: int) -> Mark | None:
     mark.part = bool(known.PART.search(before))
     _take_times(text, mark)
     return mark
+
+
+def row_of(text: str, columns: list[str]) -> str:
+    """A row of a table with the names of its ``columns``, which a line before it told."""
+    if (head := known.TABLE.match(text)) is None and not columns:
+        return text
+    cells = known.BETWEEN.split(text.strip(" |"))
+    cells = cells if len(cells) > 2 else text.split()
+    if head is not None:
+        columns[:] = cells
+    elif len(cells) == len(columns) and all(map(known.CELL.fullmatch, cells)):
+        return ", ".join(f"{name}: {cell}" for name, cell in zip(columns, cells, strict=True))
+    return text
 
 
 def clock_s(text: str, *, day_first: bool = False) -> float | None:

@@ -72,6 +72,7 @@ TRAINING_WORDS, LOSS_WORDS, EVALUATION_WORDS, OTHER_WORDS, OTHER_OF, BEGINS = (
     _ONE[name] for name in ("training", "loss", "evaluation", "other", "other_of", "begins")
 )
 BRACKETS, BARE, RATIO, PART = (_ONE[name] for name in ("brackets", "bare", "ratio", "part"))
+TABLE, BETWEEN, CELL, OPTIONS = (_ONE[name] for name in ("table", "between", "cell", "options"))
 COUNTED, ENDED, LOADS, SAVES = (_ONE[name] for name in ("counted", "ended", "loads", "saves"))
 UNIT_OF = {word: unit for unit, words in _RAW["unit_of"].items() for word in words}
 LENGTHS = {unit: _compiled(text) for unit, text in _RAW["lengths"].items()}

@@ -21,16 +21,19 @@ from ...errors import StepReportError
 from ..step_rate import LINE_PREFIX, StepReport, opened_regular, parse_line, read_at
 from . import patterns as known
 from .marks import (
+    EPISODE,
     EPOCH,
     EVALUATION,
     LOSS,
     OTHER,
     STEP,
     TRAINING,
+    Count,
     Mark,
     clock_s,
     labelled_s,
     mark_of,
+    row_of,
 )
 from .patterns import count_of
 from .track import Rate, Track, epoch_track, paused_s, printed, step_track
@@ -42,6 +45,7 @@ _TRAINING_SHARE = 0.3
 _BACK_SHARE = 0.05  # of numbers that fall back
 _LOSS_SHARE = 0.2  # losses a line of a training that prints them on other lines
 _DIGITS = str.maketrans("123456789", "000000000")
+_COUNTED = 10  # of such a count another one is not the same by chance
 _ETAS = 3  # of the last lines; the first ones hold the start of the loader
 
 
@@ -154,6 +158,7 @@ _ESCAPES = re.compile(
 )
 _NOISE = bytes({*range(1, 32)} - set(b"\b\t\n\v\f\r\x1b"))  # no program prints many of them
 _NOISE_SHARE = 0.03
+_PLAIN = str.maketrans("\t\uff1a\uff0c", " :,")  # as Chinese and Japanese write a colon and a comma
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]+")
 # srun -l, torchrun, mpirun, Ray: "3: ", "[rank3]:", "[1,3]<stdout>:", "(Worker pid=12)"
 _RANK = re.compile(
@@ -175,7 +180,7 @@ def lines_of(raw: bytes, *, sparse: bool = False) -> Iterator[str]:
             continue
         if len(part) > 4 * MAX_CHARS:
             part = part[: 4 * _HEAD_CHARS] + part[-4 * (MAX_CHARS - _HEAD_CHARS) :]
-        text = part.decode("utf-8", "replace").replace("\t", " ")
+        text = part.decode("utf-8", "replace").translate(_PLAIN)
         if "\x1b" in text:
             text = _ESCAPES.sub("", text)
         text = _RANK.sub("", _CONTROLS.sub("", text)).rstrip()
@@ -207,6 +212,7 @@ class _Output:
         """Keep what a line says of the length of the run, if anything."""
         if "enabled': False" in text:  # options of what does not happen
             return False
+        text = text.replace(" epoch=", " epochs=") if "Namespace(" in text else text
         found = [(u, m["v"]) for u, length in known.LENGTHS.items() for m in length.finditer(text)]
         for unit, length in found:
             value = count_of(length)
@@ -225,8 +231,10 @@ class _Output:
     def take_lines(self, lines: Iterable[str]) -> None:
         """Keep the marks of all lines, with times that stand on lines before them."""
         stamp = elapsed = (-_NEAR_LINES - 1, 0.0)
+        columns: list[str] = []
         for number, text in enumerate(lines):
             self.lines = number
+            text = row_of(text, columns)
             if (shape := text.translate(_DIGITS)) in self.silent:
                 continue
             if LINE_PREFIX in text:
@@ -257,20 +265,21 @@ class _Output:
                 self.loads.append(number)
             elif known.BEGINS.search(text):
                 self.begins.append(number)
-            elif (rate := _loose_rate(text)) is not None:
-                self.loose.append((number, *rate))
+            elif rates := _loose_rates(text):
+                self.loose += ((number, *rate) for rate in rates.items())
             elif seen_s is gone_s is None and not loss and not told:
                 self.silent.add(shape)
 
 
-def _loose_rate(text: str) -> tuple[str, float] | None:
-    """A unit and its seconds, of a line without a counter."""
+def _loose_rates(text: str) -> dict[str, float]:
+    """Units and their seconds, of a line without a counter."""
+    rates: dict[str, float] = {}
     for way in known.PER_UNIT:
         match = way.search(text)
         of = match and (match.groupdict().get("of") or way.of * (way.of == EPOCH))
         if match and of and (value := way.seconds(match)):
-            return known.UNIT_OF.get(of.lower(), STEP), value
-    return None
+            rates.setdefault(known.UNIT_OF.get(of.lower(), STEP), value)
+    return rates
 
 
 def read_lines(lines: Iterable[str], head: Iterable[str] = (), stated: str = "") -> ProgressReading:
@@ -370,11 +379,14 @@ def _kind(marks: Sequence[Mark], losses: Sequence[int]) -> str:
 def _training(names: Collection[str], output: _Output) -> ProgressReading:
     series = [_of_training(output.series[name]) for name in names]
     whole = [[m for m in marks if m.epoch and m.inner is None] for marks in series]
-    headers = sorted((m for ms in whole for m in ms if not m.fraction), key=lambda m: m.line)
+    often = any(len(marks) > 1 for marks in whole)  # else a line of options beside them is one
+    headers = [m for ms in whole for m in ms if not m.fraction and (len(ms) > 1 or not often)]
+    headers.sort(key=lambda mark: mark.line)
     headers = [m for m in headers if m.bar] or headers  # a print beside such a bar counts else
     fractions = [m for marks in whole for m in marks if m.fraction]
-    found = [step_track(marks, headers, output.first) for marks in series]
-    found += [epoch_track(marks, output.first) for marks in (*whole, fractions)]
+    told = output.first, output.lengths[EPOCH]
+    found = [step_track(marks, headers, *told) for marks in series]
+    found += [epoch_track(marks, *told) for marks in (*whole, fractions)]
     tracks = [t for t in found if t is not None and (len(t.points) > 1 or t.last.bar)]
     if not tracks:
         tracks = [t for t in found if t is not None and t.unit == EPOCH and t.rate() is not None]
@@ -383,8 +395,7 @@ def _training(names: Collection[str], output: _Output) -> ProgressReading:
         return ProgressReading(kind=ProgressKind.TRAINING) if still else NOTHING
     left = [t for t in tracks if not any(_follows(o, t) for o in tracks)]
     chosen = max(left, key=lambda track: _worth(track, output.lines))
-    near = max(2.0, 0.01 * chosen.at)  # a statement that counts the same may say the total
-    same = (t for t in tracks if t.unit == chosen.unit and abs(t.at - chosen.at) <= near)
+    same = (t for t in tracks if t.unit == chosen.unit and _one_counter(chosen, t))
     total = chosen.total or next((t.total for t in same if t.total), None)
     if total is None and chosen.unit == EPOCH:  # so may the steps of the epoch
         each = ((t.at / n, t.total / n) for t in found if t and t.total and (n := t.per_epoch))
@@ -394,7 +405,15 @@ def _training(names: Collection[str], output: _Output) -> ProgressReading:
 
 
 def _of_training(marks: Sequence[Mark]) -> Sequence[Mark]:
-    """Where one statement counts to two totals in turns, an epoch and its evaluation: the epoch."""
+    """Where one statement counts to two totals in turns, an epoch and its evaluation: the epoch.
+
+    Where totals grow beside a count that stands, 3/100 and 3/200, they count steps of the epoch 3.
+    """
+    pairs = [(a.inner, b.inner) for a, b in pairwise(marks) if a.inner and b.inner]
+    grown = sum(a.at == b.at and (a.total or 0) < (b.total or 0) for a, b in pairs)
+    if 2 * grown > len(marks) > 2:
+        turned = [(m, m.inner) for m in marks if m.inner and m.inner.total is not None]
+        return [replace(m, epoch=Count(c.at), inner=Count(c.total or 0)) for m, c in turned]
     totals = [m.inner.total for m in marks if m.inner is not None]
     if sum(a != b for a, b in pairwise(totals)) < max(1, len(set(totals))):
         return marks  # none comes back
@@ -402,13 +421,39 @@ def _of_training(marks: Sequence[Mark]) -> Sequence[Mark]:
     return [m for m in marks if m.inner is None or m.inner.total == usual]
 
 
-def _follows(later: Track, track: Track) -> bool:
-    """Whether a track was left behind: a phase that ended, a bar that was flushed once."""
-    if later.unit != track.unit or later.last.line <= track.last.line:
+def _one_counter(track: Track, other: Track) -> bool:
+    """Whether they count the same: they stand alike, did while both were printed, or go alike."""
+    if abs(track.at - other.at) <= max(2.0, 0.01 * track.at):
+        return True
+    after = track.after(other.last.line)
+    if other.at < _COUNTED or not 0 < after < len(track.points):
         return False
-    if later.points[0].mark.line > track.last.line and len(later.points) > 2:
+    before, behind = (point.at for point in track.points[-after - 1 :][:2])
+    a, b = track.rate(), other.rate()
+    alike = a is not None and b is not None and 0.8 < a.typical_s / b.typical_s < 1.25
+    return alike or before - 1 <= other.at <= behind + 1
+
+
+def _follows(later: Track, track: Track) -> bool:
+    """Whether a track was left behind: a phase that ended, a bar that was flushed now and then."""
+    after = later.after(track.last.line)
+    if after == 0 or later.unit != track.unit:
+        return after > 1 and later.unit == EPOCH and _ahead(later, track)
+    if after == len(later.points) > 2:
         return later.last.bar is None or later.last.metrics
-    return len(track.points) == 1 < len(later.points) and later.at > track.at
+    if len(track.points) == 1 < len(later.points) and later.at > track.at:
+        return True
+    passed = later.at > track.at + max(2.0, 0.01 * track.at) and later.rate() is not None
+    return passed and track.last.bar is not None and _one_counter(later, track)
+
+
+def _ahead(epochs: Track, steps: Track) -> bool:
+    """Whether epochs went on by more than one since the steps of a bar were printed last."""
+    each = steps.per_epoch
+    if each is None and epochs.total and steps.total:
+        each = steps.total / epochs.total
+    gone = epochs.at > steps.at / each + 1 if each else len(steps.points) == 1
+    return gone and steps.last.bar is not None
 
 
 def _worth(track: Track, lines: int) -> tuple[bool, bool, bool, bool, float, bool, float, float]:
@@ -440,7 +485,8 @@ def _reading(track: Track, output: _Output, others: Iterable[Sequence[Mark]]) ->
         rate = replace(rate, overall_s=rate.overall_s + pause_s)
     at, total = track.at, track.total
     if total is None and track.per_epoch is None:
-        total = _stated(output.lengths[EPOCH if track.unit == EPOCH else STEP], at)
+        steps = EPISODE if f"|{EPISODE}" in track.last.series.lower() else STEP
+        total = _stated(output.lengths[EPOCH if track.unit == EPOCH else steps], at)
     elif total is None and track.per_epoch in output.lengths[STEP]:
         total = track.per_epoch
     elif total is None and track.per_epoch and track.points[-1].mark.epoch is not None:
@@ -474,13 +520,12 @@ def _remaining_s(
     told = len({p.at for p in track.points[-_ETAS:] if p.mark.eta_s}) == _ETAS and not last.bar
     if last.inner.total is None if last.inner else told:  # at the end of an epoch it is the run's
         return last.eta_s
-    # Times left much longer than this epoch still takes are of the run.
-    said = [p.mark for p in track.points[-_ETAS:] if p.mark.eta_s and p.mark.inner]
+    # Times left mostly much longer than their epoch still takes are of the run.
+    said = [(m.eta_s, m.inner.at) for m in (p.mark for p in track.points) if m.eta_s and m.inner]
     if rate is None or track.per_epoch is None or len(said) < _ETAS:
         return None
-    left_s = [(track.per_epoch - m.inner.at + 1) * rate.typical_s for m in said if m.inner]
-    longer = all(m.eta_s > 3 * s for m, s in zip(said, left_s, strict=True) if m.eta_s)
-    return last.eta_s if longer else None
+    longer = sum(s > 3 * (track.per_epoch - at + 1) * rate.typical_s for s, at in said)
+    return last.eta_s if 2 * longer > len(said) else None
 
 
 def _stated(lengths: Collection[float], at: float) -> float | None:

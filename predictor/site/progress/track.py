@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise, zip_longest
 from statistics import mean, median
@@ -14,7 +14,8 @@ CHUNKS = 40  # of a stretch; a pause (validation, a checkpoint) falls into few o
 LEAST_STEPS_OF_CLOCK = 4.0  # of a clock's resolution in what may be measured by it
 STEPS_OF_CLOCK = 20.0  # of a stretch: its ends are off by a step at most
 RECENT = 200
-LEAST_OF_PACE, _DRIFTS = 6, 0.15  # stretches on either side of a change; what it costs in certainty
+LEAST_OF_PACE, _LEAST_BEFORE = 6, 3  # stretches after a change of pace, and before it
+_SHARES, _DRIFTS = (7 / 8, 3 / 4, *(0.5**n for n in range(1, 9))), 0.15  # what a change costs
 # A job that was stopped and went on at the same count has an interval that is none of its work.
 MOST_OUTAGES, LEAST_WITH_OUTAGES, LEAST_OF_SESSION = 5, 10, 3
 _PAUSED = 1.5  # times the median of the stretches
@@ -79,7 +80,8 @@ def measured(found: Sequence[Stretch], resolution_s: float) -> Rate | None:
             passed_s = passed_units = 0.0
     chunks = chunks or [Stretch(units, seconds)]
     latest = chunks[-_lately([c.seconds / c.units for c in chunks]) :]
-    if len(latest) < len(chunks):
+    before, whole = chunks[: -len(latest)], units
+    if before:
         seconds, units = sum(c.seconds for c in latest), sum(c.units for c in latest)
     ordered = sorted(latest, key=lambda c: c.seconds / c.units)
     passed = list(accumulate(c.units for c in ordered))
@@ -89,10 +91,22 @@ def measured(found: Sequence[Stretch], resolution_s: float) -> Rate | None:
         steady = latest
     typical_s = sum(c.seconds for c in steady) / sum(c.units for c in steady)
     certain = 0.9 if len(chunks) >= 3 else 0.8 if len(found) > 2 else 0.65
-    if len(latest) < len(chunks):  # a few of the earlier pace may be among them
-        typical_s, certain = middle.seconds / middle.units, certain - _DRIFTS
-    overall_s = max(typical_s, seconds / units)
+    overall_s = seconds / units
+    if before:  # a few of the earlier pace may be among them, and its pauses come again
+        typical_s = middle.seconds / middle.units
+        certain -= _DRIFTS * (len(latest) <= len(before))
+        overall_s = max(overall_s, typical_s + (_paused_s(before) + _paused_s(latest)) / whole)
+    overall_s = max(typical_s, overall_s)
     return Rate(typical_s=typical_s, overall_s=overall_s, certain=certain)
+
+
+def _paused_s(found: Sequence[Stretch]) -> float:
+    """Seconds of stretches beyond what the middle one takes, where they are far beyond it."""
+    pace = median(one.seconds / one.units for one in found)
+    beyond = (one.seconds - pace * one.units for one in found)
+    return sum(
+        s for s, one in zip(beyond, found, strict=True) if s > (_PAUSED - 1) * pace * one.units
+    )
 
 
 def _lately(paces: Sequence[float]) -> int:
@@ -100,13 +114,12 @@ def _lately(paces: Sequence[float]) -> int:
 
     Apart are parts whose middle halves do not touch: turns of fast and slow steps stay together.
     """
-    count, share = len(paces), 2
-    while (later := count // share) >= LEAST_OF_PACE:
-        parts = sorted(paces[-count:-later]), sorted(paces[-later:])
-        low, high = sorted(parts, key=median)
-        apart = high[len(high) // 4] > low[-1 - len(low) // 4]
-        count, share = (later, 2) if apart else (count, 2 * share)
-    return count
+    for later in (round(len(paces) * share) for share in _SHARES):
+        if later >= LEAST_OF_PACE and len(paces) - later >= _LEAST_BEFORE:
+            low, high = sorted((sorted(paces[:-later]), sorted(paces[-later:])), key=median)
+            if high[len(high) // 4] > low[-1 - len(low) // 4]:
+                return _lately(paces[-later:])
+    return len(paces)
 
 
 def _without_outages(found: Sequence[Stretch]) -> list[Stretch]:
@@ -170,6 +183,10 @@ class Track:
         """Where the run stands."""
         return self.points[-1].at
 
+    def after(self, line: int) -> int:
+        """How many points stand after a line."""
+        return len(self.points) - bisect_right(self.points, line, key=lambda p: p.mark.line)
+
     def rate(self) -> Rate | None:
         """Seconds a unit, by stamps, by what the program counts since a begin, or as it says."""
         every = median([b.at - a.at for a, b in pairwise(self.points)] or [1.0])
@@ -184,8 +201,8 @@ class Track:
         late = replace(self, points=self.points[-len(self.points) // 6 :])._by_times()
         off = said.typical_s / late.typical_s - 1 if late and self.last.bar else 1.0
         if late and abs(off) < _SAME_PACE < abs(ratio - 1):  # as the bar says too
-            slower = late.typical_s / found.typical_s
-            return Rate(typical_s=late.typical_s, overall_s=found.overall_s * slower, certain=0.8)
+            overall_s = late.typical_s + found.overall_s - found.typical_s
+            return Rate(typical_s=late.typical_s, overall_s=overall_s, certain=0.8)
         counted = self.points[-1].at - self.points[0].at if self.last.bar else 0
         if (found.certain < said.certain and counted < _MANY) or (
             by_clock is None and len(self.points) < 4 and not 0.5 < ratio < 2
@@ -251,7 +268,8 @@ class Track:
         """By durations that do not add up: those of the interval, or of a unit."""
         said = [(p.at, t) for p in self.points if (t := p.mark.took_s or p.mark.elapsed_s)]
         values = [value for _, value in said]
-        if len(values) < 2:
+        shorter = len(set(values)) > 2 and values == sorted(values, reverse=True)
+        if len(values) < 2 or (len(values) >= _MANY and shorter):  # what never gets longer is left
             return None
         gaps = [b - a for (a, _), (b, _) in pairwise(said)]
         usual, one = median(gaps), _SAME_TIMES * median(gaps)
@@ -299,8 +317,10 @@ def current_run(points: Sequence[Point]) -> tuple[Point, ...]:
     return tuple(run)
 
 
-def epoch_track(marks: Sequence[Mark], first: Mapping[str, float]) -> Track | None:
-    """The track of lines that count epochs; ``first`` as in ``step_track``."""
+def epoch_track(
+    marks: Sequence[Mark], first: Mapping[str, float], stated: Collection[float]
+) -> Track | None:
+    """The track of lines that count epochs; ``first`` and ``stated`` as in ``step_track``."""
     counted = [m for m in marks if m.epoch is not None]
     if not counted:
         return None
@@ -311,17 +331,20 @@ def epoch_track(marks: Sequence[Mark], first: Mapping[str, float]) -> Track | No
     shift = 0.0 if bar or fraction else (1.0 if lowest == 0 else 0.0) - (0.0 if ended else 1.0)
     points = [Point(m.stands[0] + shift, m) for m in counted]
     stood = (lowest, *(m.stands[0] for m in counted))
-    total = _of_index(_last_total([m.epoch for m in counted]), stood, bar)
+    total = _of_index(_last_total([m.epoch for m in counted]), stood, bar, stated)
     return Track(unit=EPOCH, points=current_run(points), total=_of_run(total, points))
 
 
 def step_track(
-    marks: Sequence[Mark], headers: Sequence[Mark], first: Mapping[str, float]
+    marks: Sequence[Mark],
+    headers: Sequence[Mark],
+    first: Mapping[str, float],
+    stated: Collection[float],
 ) -> Track | None:
     """The track of lines that count steps, of the run or of epochs.
 
     ``headers`` are lines with an epoch alone, for lines that name none; ``first`` the epochs that
-    statements counted when the output began.
+    statements counted when the output began, ``stated`` how many epochs there are, as was said.
     """
     begun = [m for m in marks if m.inner and (m.inner.at or not m.bar)]  # a bar at 0 says nothing
     counted = [_in_epoch(m, headers) for m in begun or marks if m.inner is not None]
@@ -342,14 +365,15 @@ def step_track(
         steps = [b[1] - a[1] for a, b in pairs if b[1] > a[1]]
         per_epoch = max(lasts) + median(steps) / 2 if lasts and steps else 0.0
         if not per_epoch or median(steps) > _COARSE * per_epoch:
-            return epoch_track([replace(m, inner=None, took_s=None) for m in counted], first)
+            bare = [replace(m, inner=None, took_s=None) for m in counted]
+            return epoch_track(bare, first, stated)
     own = marks[-1].epoch is not None
     lowest = _lowest(counted if own else [*headers, *counted], first)
     epochs = _last_total([m.epoch for m in (*headers, *counted)])
     outer = bool(headers and headers[-1].bar)  # such a bar says how many are done
     base = float(not outer and (lowest == 1 or (lowest > 1 and epochs is not None)))
     stands = [(m.stands, m) for m in counted if m.epoch]
-    epochs = _of_index(epochs, (lowest, *(e for (e, _), _ in stands)), outer)
+    epochs = _of_index(epochs, (lowest, *(e for (e, _), _ in stands)), outer, stated)
     points = [Point((e - base) * per_epoch + n, m) for (e, n), m in stands]
     total = None if epochs is None else _of_run(epochs * per_epoch, points)
     return Track(unit=unit, points=current_run(points), total=total, per_epoch=per_epoch)
@@ -402,11 +426,15 @@ def _last_total(counts: Sequence[Count | None]) -> float | None:
     return totals[-1] if totals else None
 
 
-def _of_index(total: float | None, counts: Iterable[float], bar: bool) -> float | None:
+def _of_index(
+    total: float | None, counts: Iterable[float], bar: bool, stated: Collection[float]
+) -> float | None:
     """How many there are: a total may be the index of the last one, from 0: 99, 299, or 2 of 2."""
     lowest, highest = min(counts := list(counts)), max(counts)
-    index = total and lowest == 0 and not bar and (total % 10 == 9 or highest == total)
-    return total + 1 if total and index else total
+    if total is None or lowest != 0 or bar:
+        return total
+    told = total + 1 in stated or (total % 10 == 9 and total not in stated)
+    return total + 1 if told or highest == total else total
 
 
 def paused_s(marks: Sequence[Mark], track: Track) -> float:
