@@ -249,3 +249,19 @@ def test_what_a_loop_sets_is_known_inside_it_and_behind_it_no_more() -> None:
 def test_a_loop_over_one_word_alone_is_none(words: str) -> None:
     assert [c.repeated for c in read_script("for x in a; do run; done").commands] == [False]
     assert [c.repeated for c in read_script(f"for x in {words}; do run; done").commands] == [True]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        '"$(python3 -c "import torch; print(torch.cuda.device_count())")"',
+        '"$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/.."',
+        '"$(nvidia-smi | grep "(A100)" | wc -l)"',
+    ],
+)
+def test_quotes_inside_a_substitution_end_no_word(value: str) -> None:
+    first, last = read_script(f"N={value}\nrun $N\ntrain --epochs 3\n").commands
+    assert len(first.words) == 2
+    assert UNKNOWN in first.words[1]
+    assert last.words == ("train", "--epochs", "3")
+    assert not last.repeated
