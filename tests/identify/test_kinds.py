@@ -350,10 +350,6 @@ def test_the_version_of_a_data_set_does_not_hide_its_name() -> None:
         ("torchrun train.py --strategy random --epochs 3", {"epochs": 3}),
         ("torchrun train.py --fsdp --epochs 3", {"sharding": "fsdp"}),
         (
-            "python train.py --freeze_backbone --tune_mlp_adapter",
-            {"options": (("frozen", "part"),)},
-        ),
-        (
             "python train.py model=qwen datasets=[hh] batch_size=24 gradient_accumulation_steps=4"
             " n_eval_examples=252 sample_during_eval=false",
             {"global_batch_size": 24, "grad_accum": 4},
