@@ -525,3 +525,37 @@ def test_a_time_left_that_was_of_the_run_is_so_in_its_last_epoch() -> None:
         for n in range(58)
     )
     assert read("".join(lines)).remaining_s == 30
+
+
+def test_what_an_epoch_took_is_said_after_it_without_a_number() -> None:
+    line = "Epoch {}/30 started\n{}Epoch train finished, avg_loss=2.1, time=28.8s\n"
+    steps = "".join(f"step={n}/144 loss=2.{n}\n" for n in range(20, 145, 20))
+    found = read("".join(line.format(e, steps) for e in range(1, 12)))
+    assert (found.at, found.total) == (10 * 144 + 140, 4320)
+    assert found.seconds_per_unit == pytest.approx(0.2, rel=0.01)
+
+
+def test_tests_that_say_what_a_step_takes_are_pauses() -> None:
+    line = "{}  [{:>3d}/{}]  eta: 0:01:00  loss: 2.1 (2.1)  time: {}  data: 0.01  max mem: 9\n"
+    lines = (
+        line.format(*((f"Epoch: [{e}]", i, 140, 2.0) if i < 140 else ("Test:", i - 140, 160, 1.5)))
+        for e in range(4)
+        for i in range(0, 300 if e < 3 else 75, 5)
+    )
+    found = read("Namespace(epochs=10)\n" + "".join(lines))
+    assert (found.at, found.seconds_per_unit) == (3 * 140 + 70, pytest.approx(2, rel=0.05))
+    assert found.remaining_s == pytest.approx(910 * 2 + 6.5 * 240, rel=0.15)
+
+
+def test_a_training_that_says_so_is_complete() -> None:
+    lines = "".join(f"Epoch {n}/5\nloss 0.{n}\n" for n in range(1, 6))
+    assert read(lines + "--- Training Loop Complete ---\n").remaining_s == 0
+
+
+def test_a_stated_length_that_was_passed_is_another_one_s() -> None:
+    """The configuration of detectron2 holds iterations of batch norms too."""
+    head = "SOLVER:\n  MAX_ITER: 9000\nTEST:\n  PRECISE_BN:\n    NUM_ITER: 200\n"
+    line = "[11/18 20:{:02d}:{:02d} d2.utils.events]: iter: {}  total_loss: 0.17  lr: 0.04\n"
+    lines = [line.format(*divmod(n // 2, 60), n) for n in range(19, 2000, 20)]
+    assert read(head + "".join(lines[:9])).total is None
+    assert read(head + "".join(lines)).total == 9000

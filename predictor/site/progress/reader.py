@@ -265,15 +265,16 @@ class _Output:
                 self.loads.append(number)
             elif known.BEGINS.search(text):
                 self.begins.append(number)
-            elif rates := _loose_rates(text):
+            elif rates := _loose_rates(text, loss=bool(loss)):
                 self.loose += ((number, *rate) for rate in rates.items())
             elif seen_s is gone_s is None and not loss and not told:
                 self.silent.add(shape)
 
 
-def _loose_rates(text: str) -> dict[str, float]:
-    """Units and their seconds, of a line without a counter."""
-    rates: dict[str, float] = {}
+def _loose_rates(text: str, *, loss: bool) -> dict[str, float]:
+    """Units and their seconds, of a line without a counter; with a loss what an epoch took."""
+    took_s = labelled_s(text, known.TOOK) if loss and EPOCH in text.lower() else None
+    rates = {EPOCH: took_s} if took_s else {}
     for way in known.PER_UNIT:
         match = way.search(text)
         of = match and (match.groupdict().get("of") or way.of * (way.of == EPOCH))
@@ -479,14 +480,17 @@ def _reading(track: Track, output: _Output, others: Iterable[Sequence[Mark]]) ->
     if stale or output.begun > track.last.line:
         return ProgressReading(kind=ProgressKind.TRAINING)
     began, unit = track.points[0].mark.line, track.unit
-    rate = track.rate() or printed([s for n, of, s in output.loose if n > began and of == unit])
+    loose = {u: [s for n, of, s in output.loose if n > began and of == u] for u in (unit, EPOCH)}
+    rate = track.rate() or printed(loose[unit])
+    rate = rate or printed([s / track.per_epoch for s in loose[EPOCH] if track.per_epoch])
     if rate is not None and track.per_epoch is not None and track.by_clock() is None:
         pause_s = sum(paused_s(marks, track) for marks in others)
         rate = replace(rate, overall_s=rate.overall_s + pause_s)
     at, total = track.at, track.total
     if total is None and track.per_epoch is None:
         steps = EPISODE if f"|{EPISODE}" in track.last.series.lower() else STEP
-        total = _stated(output.lengths[EPOCH if track.unit == EPOCH else steps], at)
+        steps = EPOCH if unit == EPOCH else steps
+        total = _stated(output.lengths[steps], at, steps=steps != EPOCH)
     elif total is None and track.per_epoch in output.lengths[STEP]:
         total = track.per_epoch
     elif total is None and track.per_epoch and track.points[-1].mark.epoch is not None:
@@ -528,7 +532,7 @@ def _remaining_s(
     return last.eta_s if 2 * longer > len(said) else None
 
 
-def _stated(lengths: Collection[float], at: float) -> float | None:
-    """The length that a program stated before, where it stated one only."""
+def _stated(lengths: Collection[float], at: float, *, steps: bool = False) -> float | None:
+    """The length that a program stated before, where it stated one only, or that many ``steps``."""
     possible = [length for length in lengths if length >= max(at, 2)]
-    return possible[0] if len(possible) == 1 and len(lengths) == 1 else None
+    return possible[0] if len(possible) == 1 and (steps or len(lengths) == 1) else None

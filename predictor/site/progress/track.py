@@ -441,7 +441,7 @@ def paused_s(marks: Sequence[Mark], track: Track) -> float:
     """Seconds a unit of a track that another counter took between its points."""
     first, last = track.points[0], track.points[-1]
     gone_s = sum(
-        now.elapsed_s or 0.0
+        now.elapsed_s or (now.unit_s or 0.0) * now.stands[1]
         for now, then in zip_longest(marks, marks[1:])
         if first.mark.line < now.line < last.mark.line and (then is None or _restarts(now, then))
     )
