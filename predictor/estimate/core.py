@@ -32,7 +32,6 @@ from .assumptions import NEGLIGIBLE, Assumption, assumptions_of, widened
 from .intervals import Intervals, factor
 from .prediction import NO_DATA, Prediction, summed
 from .residual.features import CATEGORIES, NUMBERS, Features, features
-from .residual.kernel import Floats
 from .residual.model import Residual, ResidualEstimate
 from .residual.novelty import Tier
 
@@ -138,9 +137,8 @@ class Predictor:
             evidence=(tier.meaning, *self._evidence(row)),
             warnings=_warnings(job, tier, step_s),
             factors=partial(
-                _factor,
-                self.intervals.of(estimate.like),
-                deviation,
+                _wider,
+                partial(factor, self.intervals.of(estimate.like), deviation),
                 tuple(one for one in assumed if not one.length),
             ),
             assumptions=assumed,
@@ -205,12 +203,8 @@ def steps_of(job: TrainingJob) -> int | None:
     return None if size is None else max(1, math.ceil(job.epochs * size * share / job.step_samples))
 
 
-def _factor(scores: Floats, deviation: float, assumed: Sequence[Assumption], level: float) -> float:
-    """The factor on the median of a quantile, widened by what is assumed of the step."""
-    return widened(factor(scores, deviation, level), level, assumed)
-
-
 def _wider(own: Callable[[float], float], assumed: Sequence[Assumption], level: float) -> float:
+    """The factor on the median of a quantile, its own widened by what is assumed."""
     return widened(own(level), level, assumed)
 
 

@@ -15,10 +15,9 @@ from .words import accepted
 # Releases of NVIDIA's images, and versions in them: 22.06, 1.12.0a0+8a1a93a.
 _CONTAINER = re.compile(r"(?<![\d.])(?<!ubuntu)(1[7-9]|2[0-9])\.(0[1-9]|1[0-2])(?![\d.])")
 _NVIDIA = re.compile(r"nvcr\.io|\bngc|\da0\+[0-9a-f]{7,}\b")
-_LOCAL = re.compile(r"\+[\w.]+")  # what was built, behind a version
 _ROUND = re.compile(r"training_results_v(\d+\.\d+)")
 FIRST_CAPTURED, CAPTURED_SINCE = 1.0, 2021.25  # round 1.0, of NVIDIA's images 21.04 and 21.05
-_WORD = re.compile(r"[a-z][a-z0-9_.-]*")
+_WORD = re.compile(r"(?<![\w.+])[a-z][a-z0-9_.-]*")  # none of a version: 1.12.0a0+8a1a93a
 _VERSION = r"({})[ =/v-]{{0,2}}(\d+)\.(\d+)"
 _FILE = "frameworks.yaml"
 
@@ -61,7 +60,7 @@ def framework_of(text: str, container: str = "") -> Framework:
     Raises JobError with the nearest names for a word that names none.
     """
     lower = text.strip().lower()
-    words = [word.strip("-._") for word in _WORD.findall(_LOCAL.sub("", lower))]
+    words = [word.strip("-._") for word in _WORD.findall(lower)]
     others = shipped_yaml(_FILE)["words"]
     for word in filter(None, words):
         if word not in frameworks() and word.rstrip("0123456789.") not in others:
@@ -78,9 +77,11 @@ def parse_framework(text: str, options: str = "", model: str = "") -> Framework:
     partners ran image classification and 3-D segmentation in MXNet and recommendation in HugeCTR.
     """
     lower, options = text.lower(), options.lower()
-    nvidia = _container(lower, options) or _NVIDIA.search(lower)
-    built = (("build", "nvidia"),) if nvidia else ()
-    return Framework(_name(lower, model), _date(lower, options), built)
+    image = _CONTAINER.search(options) if "container" in options else None
+    image = image or _CONTAINER.search(lower)
+    date = 2000 + int(image[1]) + int(image[2]) / 12 if image else _released(lower)
+    built = (("build", "nvidia"),) if image or _NVIDIA.search(lower) else ()
+    return Framework(_name(lower, model), date, built)
 
 
 def submission_options(text: str, repository: str, date: float | None) -> dict[str, str]:
@@ -122,18 +123,9 @@ def _name(text: str, model: str) -> str:
     return named[0] if named else "pytorch"
 
 
-def _date(text: str, options: str) -> float | None:
-    if match := _container(text, options):
-        return 2000 + int(match[1]) + int(match[2]) / 12
-    versions = re.findall(_VERSION.format("|".join(_releases())), text)
-    return max((_released(name, f"{a}.{b}") for name, a, b in versions), default=None)
-
-
-def _container(text: str, options: str) -> re.Match[str] | None:
-    found = _CONTAINER.search(options) if "container" in options else None
-    return found or _CONTAINER.search(text)
-
-
-def _released(name: str, text: str) -> float:
-    version = _version(text)
-    return min(_releases()[name], key=lambda release: abs(release[0] - version))[1]
+def _released(text: str) -> float | None:
+    """When the latest of the versions that a text names came out."""
+    named = re.findall(_VERSION.format("|".join(_releases())), text)
+    found = ((_releases()[name], _version(f"{major}.{minor}")) for name, major, minor in named)
+    nearest = (min(of, key=lambda one: abs(one[0] - version)) for of, version in found)
+    return max((date for _, date in nearest), default=None)

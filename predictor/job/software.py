@@ -51,7 +51,8 @@ class Software:
     are weights in the lower format beside FP32 masters. What is None was not stated. ``settings``
     say where each field comes from. ``older_attention`` is a kernel made for the generation before.
     What is FP32 may be multiplied in TF32 (``tf32_products``, ``tf32_convolutions``). Of networks
-    with channels first an ``older_cudnn`` copies the tensors of 1x1 convolutions too.
+    with channels first an ``older_cudnn`` copies the tensors of 1x1 convolutions too. One that
+    ``sums_columns`` leaves the gradients of a layer norm's weights to few SMs.
     """
 
     framework: str
@@ -65,6 +66,7 @@ class Software:
     tf32_products: bool = False
     tf32_convolutions: bool = False
     older_cudnn: bool = True
+    sums_columns: bool = False
     channels_last: bool = False
     recompute: str = "nothing"
     recompute_modules: str = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import prod
+from math import ceil, prod
 
 from profiles.gpus import CPU, Gpu, find_gpu
 
@@ -16,6 +16,7 @@ from ..job.training_job import TrainingJob
 from .autocast import TypedOperator, autocast, runnable
 
 FULL = 4  # bytes of an FP32 element
+SPELT_NORM = "spelt_rms_norm"  # the rest of an RMS norm that eager code spells out
 ANY_AXES = ("tensorflow", "jax")  # whose convolutions over any number of axes take channels last
 
 # Frameworks that keep weights in the lower format beside FP32 masters instead of casting FP32
@@ -171,10 +172,14 @@ def lowered(job: TrainingJob, typed: tuple[TypedOperator, ...]) -> tuple[TypedOp
         typed = tuple(t for t in typed if t.operator.function != READ_BACK)
     if job.framework.startswith("tensorflow") and ("xla", "off") in job.options:
         typed = tuple(spelt_out(typed))
+    if job.software.sums_columns and not any(t.operator.function == SPELT_NORM for t in typed):
+        typed = tuple(column_sums(typed, job.hardware))
     last = job.software.channels_last and takes_channels_last(job)
     asked = job.precision is Precision.TF32
     if job.precision is Precision.FP32 or (asked and not job.software.older_cudnn):
-        tf32 = (asked or job.software.tf32_convolutions) and tf32_pays(job.hardware, last=last)
+        peaks = job.hardware.peak_flops  # cuDNN picks the fastest
+        pays = peaks.get("tf32", 0.0) > (0.0 if last else TF32_PAYS * peaks["fp32"])
+        tf32 = pays and (asked or job.software.tf32_convolutions)
         dtype = Dtype.TF32 if tf32 else Dtype.FP32
         typed = tuple(
             t._replace(dtype=dtype, tensor_core=tf32) if t.operator.kind is CONV else t
@@ -210,6 +215,24 @@ def spelt_out(typed: Sequence[TypedOperator]) -> Iterator[TypedOperator]:
             continue
         elements = times[operator.direction is not FORWARD] * prod(operator.dims)
         yield item._replace(dtype=Dtype.FP32, bytes=elements * FULL)
+
+
+# Where PyTorch sums the gradients of a layer norm's weights before 2.8, in one block for every 32
+# columns (pytorch 147773): what a block of 512 threads, each waiting for memory, reads in a second.
+# Priced as other traffic it comes to 30 GB/s; timm's training on RTX 3090 has 25 to 35.
+COLUMNS, BLOCK_BYTES_PER_S = 32, 40e9
+
+
+def column_sums(typed: Sequence[TypedOperator], gpu: Gpu) -> Iterator[TypedOperator]:
+    """The operators with the time of those sums as traffic: of few columns few SMs read."""
+    for item in typed:
+        operator = item.operator
+        if operator.kind is Kind.LAYER_NORM and operator.direction is not FORWARD:
+            rows, width = operator.dims[:2]
+            rate = min(ceil(width / COLUMNS), gpu.sms) * BLOCK_BYTES_PER_S
+            times = max(0.0, gpu.bandwidth_bytes_per_s / rate - 1)
+            item = item._replace(bytes=item.bytes + times * 2 * rows * width * item.dtype.bytes)
+        yield item
 
 
 def takes_channels_last(job: TrainingJob) -> bool:
@@ -258,18 +281,9 @@ CONV = Kind.CONV
 WIDTHS = frozenset({4, 8, 16, 32})
 GROUPS = 8
 CHANNELS = 64
-
-
 # Of the TF32 peak over that of FP32, where tensor cores pay with channels first: Winograd's FP32
 # divides the products of a 3x3 by 2.25 (arXiv 1509.09308), and wants no copies.
 TF32_PAYS = 3.0
-
-
-def tf32_pays(gpu: Gpu, *, last: bool) -> bool:
-    """Whether cuDNN, which picks the fastest, takes tensor cores for FP32 convolutions."""
-    return gpu.peak_flops.get("tf32", 0.0) > (0.0 if last else TF32_PAYS * gpu.peak_flops["fp32"])
-
-
 # Elements that a transposing copy moves in a clock of an SM, whatever their width: it turns tiles
 # in shared memory, one element at a time. ResNet-50 and SSD, channels first in FP16 on V100, A100
 # and H100 (lambdal/deeplearning-benchmark), want 1.2 to 1.4, times the share of bandwidth reached.

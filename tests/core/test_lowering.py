@@ -88,6 +88,43 @@ class TestLayout:
             assert (last.step_s > 1.5 * first.step_s) is slower
 
 
+def norm_gradients(job: TrainingJob) -> float:
+    """Bytes of the gradients of all layer norms."""
+    return sum(
+        t.bytes * t.operator.count
+        for t in operators(job)
+        if t.operator.kind is Kind.LAYER_NORM and t.operator.direction is not Direction.FORWARD
+    )
+
+
+class TestColumnSums:
+    SWIN = TrainingJob(model="swin-tiny", precision="amp", gpu="a100", batch_size=64)
+
+    def test_a_narrow_layer_norm_leaves_most_sms_idle_before_pytorch_2_8(self) -> None:
+        old, new = (self.SWIN.but(framework=f"pytorch {v}") for v in ("2.7", "2.8"))
+        assert norm_gradients(old) > 3 * norm_gradients(new)
+        assert norm_gradients(old.but(options="compile")) == norm_gradients(new)
+        assert norm_gradients(old.but(framework="tensorflow 2.4")) == norm_gradients(new)
+
+    def test_the_wider_it_is_the_less(self) -> None:
+        gradients = {
+            model: [
+                norm_gradients(self.SWIN.but(model=model, framework=f"pytorch {v}"))
+                for v in ("1.8", "2.8")
+            ]
+            for model in ("vit-tiny-16", "vit-base-16", "vit-huge-14")
+        }
+        times = [old / new for old, new in gradients.values()]
+        assert times == sorted(times, reverse=True)
+        assert times[0] > 3
+        assert times[-1] < 1.2
+
+    def test_no_kernel_of_pytorch_sums_an_rms_norm(self) -> None:
+        job = TrainingJob(model="qwen3-0.6b", precision="amp", gpu="a100", batch_size=1)
+        old, new = (job.but(framework=f"pytorch {v}") for v in ("2.7", "2.8"))
+        assert norm_gradients(old) == norm_gradients(new)
+
+
 class TestFusion:
     @pytest.mark.parametrize("option", ["xla=on", "compile=on"])
     def test_a_compiler_takes_traffic_away(self, option: str) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from ...graphs.operator import FORWARD, WEIGHT_GRADIENT, Graph, Kind, Operator
 from ..autocast import weights_of
-from ..job_graph import Storage
+from ..job_graph import SPELT_NORM, Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,6 @@ RESULT_KEPT = frozenset({"elu", "exp", "leaky_relu", "relu", "sigmoid", "sqrt", 
 BOTH_KEPT = frozenset({"mul", "div"})
 NOTHING_KEPT = frozenset({"add", "cat", "rotary", "scale", "sub", "upsample"})
 DROPPED = frozenset({"dropout", "native_dropout", "bernoulli"})
-SPELT_NORM = "spelt_rms_norm"  # the rest of an RMS norm that eager code spells out
 SPELT_GELU = "spelt_gelu"
 SPELT_GELU_TENSORS = 4  # input, half of it, tanh, 1 + tanh
 GLOBAL_POOLS = frozenset({"mean"})
