@@ -61,7 +61,7 @@ class TestWhatWasSavedComesBack:
         assert manifest.libraries["numpy"] == np.__version__
         assert manifest.created.endswith("+00:00")
 
-    @settings(max_examples=50)
+    @settings(max_examples=20)
     @given(
         values=st.dictionaries(
             st.from_regex(

@@ -18,7 +18,7 @@ from predictor.site.drift.watch import (
 )
 
 PER_WEEK = 100.0
-YEARS = 8
+YEARS = 5
 PER_YEAR = PER_WEEK * YEAR_S / WEEK_S
 
 

@@ -169,26 +169,26 @@ def mutated(text: str, chance: random.Random) -> str:
 
 
 @pytest.mark.slow
-def test_ten_thousand_mutated_scripts_comments_and_environments_are_read() -> None:
+def test_thousands_of_mutated_scripts_comments_and_environments_are_read() -> None:
     chance = random.Random(20240607)
     comment = 'model=resnet50 precision=amp epochs=90 batch=256 options="xla=on" image=224'
     known = 0
-    for _ in range(3400):
+    for _ in range(1500):
         stated = parse_script(mutated(chance.choice(SCRIPTS), chance), ("/x/job.sh", "7"))
         assert_possible(stated)
         known += stated.model is not None
-    for _ in range(3300):
+    for _ in range(1000):
         assert_possible(parse_text(mutated(comment, chance), "comment"))
         text = mutated(comment, chance)
         environment = {"PRECISION_TIME": text, "PRECISION_TIME_EPOCHS": mutated("90", chance)}
         assert_possible(identify(environment=environment, comment=mutated(comment, chance)))
-    assert known > 1000
+    assert known > 400
 
 
 def test_a_mutation_never_makes_a_length_that_no_one_wrote() -> None:
     chance = random.Random(7)
     base = "python train.py --model resnet50 --batch-size 32 --epochs 12 --amp # done"
-    for _ in range(1000):
+    for _ in range(400):
         text = mutated(base, chance)
         epochs = parse_script(text).values.get("epochs")
         assert epochs is None or format(epochs, "g") in numbers_in(text)

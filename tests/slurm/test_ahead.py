@@ -239,14 +239,14 @@ def test_more_nodes_to_choose_from_never_start_later(
     assert fewer is None or seconds(view, *need) <= fewer
 
 
-def test_a_thousand_nodes_and_twenty_thousand_jobs_are_answered() -> None:
+def test_hundreds_of_nodes_and_thousands_of_jobs_are_answered() -> None:
     kinds = ("a100", "v100")
-    nodes = [gpu_node(f"n{i}", 8, kinds[i % 2]) for i in range(1000)]
-    jobs = [running(8, 1 + i % 48, f"n{i}", job_id=i) for i in range(1000)]
+    nodes = [gpu_node(f"n{i}", 8, kinds[i % 2]) for i in range(400)]
+    jobs = [running(8, 1 + i % 48, f"n{i}", job_id=i) for i in range(400)]
     sizes = (1, 2, 4, 8, 16, 64)
     waiting = [
         pending(size, 1 + i % 48, job_id=i, nodes=max(1, size // 8), gpu_type=kinds[i % 2])
-        for i in range(1000, 21_000)
+        for i in range(1000, 6000)
         for size in (sizes[i % len(sizes)],)
     ]
     names = frozenset(node.name for node in nodes)
