@@ -82,6 +82,7 @@ def test_the_commonest_flags_that_change_no_time_leave_the_limit(decider: Any) -
         "--save-steps 500 --per-device-eval-batch-size 8 --lora-alpha 16 --gradient-clip-val 1"
         " --load-best-model-at-end --num-warmup-steps 100 --distributed-backend nccl --adam-beta2=1"
         " --tokenizer-name-or-path t --init-method-std 0.02 --launcher slurm --max-grad-norm 1"
+        " --remove-unused-columns False --caption-column label --center-crop --data-impl mmap"
     )
     script = f"#!/bin/bash\n{TRAIN} --device 0,1,2,3 {flags}\n"
     assert decider().decide(submit(comment=None, script=script)).time_limit is not None
