@@ -437,24 +437,18 @@ def _one_counter(track: Track, other: Track) -> bool:
 
 def _follows(later: Track, track: Track) -> bool:
     """Whether a track was left behind: a phase that ended, a bar that was flushed now and then."""
-    after = later.after(track.last.line)
-    if after == 0 or later.unit != track.unit:
-        return after > 1 and later.unit == EPOCH and _ahead(later, track)
+    after, bar = later.after(track.last.line), track.last.bar is not None
+    if after == 0 or later.unit != track.unit:  # epochs, more than one since the last step
+        each = track.total / later.total if track.total and later.total else None
+        if each := track.per_epoch or each:
+            return after > 1 and later.unit == EPOCH and bar and later.at > track.at / each + 1
+        return after > 1 and later.unit == EPOCH and bar and len(track.points) == 1
     if after == len(later.points) > 2:
         return later.last.bar is None or later.last.metrics
     if len(track.points) == 1 < len(later.points) and later.at > track.at:
         return True
     passed = later.at > track.at + max(2.0, 0.01 * track.at) and later.rate() is not None
-    return passed and track.last.bar is not None and _one_counter(later, track)
-
-
-def _ahead(epochs: Track, steps: Track) -> bool:
-    """Whether epochs went on by more than one since the steps of a bar were printed last."""
-    each = steps.per_epoch
-    if each is None and epochs.total and steps.total:
-        each = steps.total / epochs.total
-    gone = epochs.at > steps.at / each + 1 if each else len(steps.points) == 1
-    return gone and steps.last.bar is not None
+    return passed and bar and _one_counter(later, track)
 
 
 def _worth(track: Track, lines: int) -> tuple[bool, bool, bool, bool, float, bool, float, float]:
