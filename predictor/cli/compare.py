@@ -131,13 +131,12 @@ def with_units(
     """
     from profiles.gpus import find_gpu
 
-    from ..job.precision import parse_precision
-    from ..physics.autocast import on_tensor_cores
+    from ..job.precision import parse_precision, tensor_peak
 
     pairs, skipped = [], []
     for name, precision in product(gpus, dict.fromkeys(precisions)):
         gpu, dtype = find_gpu(name), parse_precision(precision).matmul_dtype
-        if on_tensor_cores(dtype, gpu) or dtype.value in gpu.peak_flops:
+        if tensor_peak(gpu, dtype) or dtype.value in gpu.peak_flops:
             pairs.append((gpu.name, precision))
         else:
             skipped.append(f"{precision} on {gpu.name}")

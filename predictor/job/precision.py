@@ -110,10 +110,15 @@ def capability(precision: Precision) -> str | None:
     return None if native is None else native[1]
 
 
+def tensor_peak(gpu: Gpu, dtype: Dtype) -> float | None:
+    """Peak FLOP/s of a format on the tensor cores of a GPU, None where it has none."""
+    native = _NATIVE.get(dtype)
+    return None if native is None else gpu.peak_flops.get(native[0])
+
+
 def runs_natively(gpu: Gpu, precision: Precision) -> bool:
     """True where the matrix products of a precision run on tensor cores of this GPU."""
-    native = _NATIVE.get(precision.matmul_dtype)
-    return native is not None and native[0] in gpu.peak_flops
+    return tensor_peak(gpu, precision.matmul_dtype) is not None
 
 
 def capabilities(gpu: Gpu) -> tuple[str, ...]:

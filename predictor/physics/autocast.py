@@ -25,7 +25,7 @@ from profiles.gpus import CPU, Gpu
 from profiles.storage import shipped_yaml
 
 from ..graphs.operator import DATA_GRADIENT, FORWARD, PRODUCT_KINDS, UPDATE, Graph, Kind, Operator
-from ..job.precision import Dtype, Precision
+from ..job.precision import Dtype, Precision, tensor_peak
 from ..job.training_job import TrainingJob
 
 LOWER_PRECISION = PRODUCT_KINDS
@@ -106,7 +106,7 @@ def _typed(graph: Graph, precision: Precision, gpu: Gpu) -> list[TypedOperator]:
     matmul = precision.matmul_dtype
     fits = LOWER_PRECISION if matmul not in NARROW else NARROW_KINDS
     products = {kind: matmul if kind in fits else low for kind in LOWER_PRECISION}
-    tensor_cores = {dtype: on_tensor_cores(dtype, gpu) for dtype in set(products.values())}
+    tensor_cores = {d: tensor_peak(gpu, d) is not None for d in set(products.values())}
     width = {dtype: dtype.bytes for dtype in (low, FP32, *products.values())}
     kept = FULL_PRECISION_CPU if gpu.kind == CPU else FULL_PRECISION
     full = kept if precision.mixed else frozenset()
@@ -202,12 +202,6 @@ def vector(operator: Operator) -> bool:
     return operator.kind in PRODUCTS and 1 in operator.dims[:3]
 
 
-def on_tensor_cores(dtype: Dtype, gpu: Gpu) -> bool:
-    """Whether this GPU multiplies this format on tensor cores."""
-    key = "tf32" if dtype is Dtype.TF32 else f"{dtype.value}_tensor"
-    return key in gpu.peak_flops
-
-
 def runnable(job: TrainingJob) -> Precision:
     """The policy as software and hardware run it: FP32 may mean TF32, and not where it has none."""
     if job.precision not in (Precision.FP32, Precision.TF32):
@@ -218,10 +212,7 @@ def runnable(job: TrainingJob) -> Precision:
 
 def peak_flops(job: TrainingJob, *, tensor_cores: bool) -> float:
     """Peak of a job's GPU in FLOP/s, in the format of its products, some on ``tensor_cores``."""
-    peaks, dtype = job.hardware.peak_flops, runnable(job).matmul_dtype
+    gpu, dtype = job.hardware, runnable(job).matmul_dtype
     if dtype is FP32 and tensor_cores:  # of the convolutions
         dtype = Dtype.TF32
-    for key in ("tf32" if dtype is Dtype.TF32 else f"{dtype.value}_tensor", dtype.value):
-        if key in peaks:
-            return peaks[key]
-    return peaks["fp32"]
+    return tensor_peak(gpu, dtype) or gpu.peak_flops.get(dtype.value, gpu.peak_flops["fp32"])

@@ -13,7 +13,7 @@ from profiles.gpus import CPU, Gpu, find_gpu, gpus
 from profiles.tables import OperatorTable
 
 from ...graphs.operator import Direction, Kind
-from ...job.precision import Dtype
+from ...job.precision import Dtype, tensor_peak
 from .work import (
     DIMS,
     DIRECTION_CODE,
@@ -27,7 +27,6 @@ from .work import (
     Ints,
     Work,
     function_number,
-    tensor_peak,
 )
 
 # A source whose fastest rows take longer than this timed the host launch with the kernel.

@@ -14,7 +14,7 @@ from profiles.gpus import Gpu
 from profiles.storage import shipped_yaml
 
 from ...graphs.operator import FORWARD, Direction, Kind
-from ...job.precision import Dtype
+from ...job.precision import Dtype, tensor_peak
 from ..autocast import TypedOperator
 
 Floats = NDArray[np.float64]
@@ -33,13 +33,6 @@ _PADDING = tuple((0,) * (DIMS - n) for n in range(DIMS + 1))
 # Classes of formats that share constants; the rate and the bytes differ inside a class.
 CORES, TF32, HALF, FP8, FP4 = "cores", "tf32", "half", "fp8", "fp4"
 CLASSES = (CORES, TF32, HALF, FP8, FP4)
-_TENSOR_PEAK = {
-    Dtype.TF32: "tf32",
-    Dtype.FP16: "fp16_tensor",
-    Dtype.BF16: "bf16_tensor",
-    Dtype.FP8: "fp8_tensor",
-    Dtype.FP4: "fp4_tensor",
-}
 _CLASS_OF = {Dtype.TF32: TF32, Dtype.FP8: FP8, Dtype.FP4: FP4}
 
 
@@ -76,12 +69,6 @@ class Work:
 
     def __len__(self) -> int:
         return len(self.kind)
-
-
-def tensor_peak(gpu: Gpu, dtype: Dtype) -> float | None:
-    """Peak FLOP/s of ``dtype`` on the tensor cores of ``gpu``, None where it has none."""
-    key = _TENSOR_PEAK.get(dtype)
-    return None if key is None else gpu.peak_flops.get(key)
 
 
 def engine(gpu: Gpu, dtype: Dtype, tensor_core: bool) -> tuple[str, float]:
