@@ -118,7 +118,8 @@ def chosen(
     pairs, skipped = with_units(gpus, precisions)
     jobs = [job_of(model, {**fields, "gpu": gpu, "precision": p}) for gpu, p in pairs]
     if not jobs:
-        raise JobError("precision", ", ".join(precisions), f"no units: {', '.join(skipped)}")
+        expected = f"expected one that a GPU has units for: {', '.join(skipped)} has none"
+        raise JobError("precision", ", ".join(precisions), expected)
     return jobs, skipped
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..units import MINUTE_S, count, duration, span
-from .console import format_option, show_json
+from .console import format_option, show_json, warn
 from .identify import missing, script_text, unclear_line
 from .options import complete, predictor
 
@@ -73,6 +73,8 @@ def estimate(words: tuple[str, ...], comment: str | None, form: str, **asked: An
     from ..site.similar.estimate import PhysicsView, carried_limit_s, estimate_job
 
     job, stated, assumed = _request(words, comment, asked)
+    for problem in stated.problems:
+        warn(problem.text)
     memory = read_state().memory
     physics = PhysicsView(predictor(), gpus=LIKELY_GPUS) if stated.model else None
     found = estimate_job(job, memory, physics)

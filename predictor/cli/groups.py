@@ -14,6 +14,7 @@ import click
 from profiles.storage import shipped_yaml
 
 from ..errors import NotInstalledError
+from ..job.words import accepted
 from ..optional import needs
 
 
@@ -63,6 +64,15 @@ class CommandGroup(click.Group):
             return None
         assert isinstance(found, click.Command), f"{cmd_name} is not a click command"
         return with_examples(found, cmd_name if ctx.parent is None else f"{self.name} {cmd_name}")
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is named; UsageError, with the nearest, for one that there is not."""
+        name, known = args[0], self.list_commands(ctx)
+        if not (name in known or name.startswith("-") or ctx.resilient_parsing):
+            raise click.UsageError(f"No such command {name!r}; {accepted(name, known)}", ctx)
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command that was named."""

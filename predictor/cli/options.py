@@ -72,9 +72,6 @@ def together(*options: Decorator) -> Decorator:
     return add
 
 
-model_argument = click.argument("model", shell_complete=complete("model"))
-
-
 def job_options(*apart: str) -> Decorator:
     """Adds an option for every field of TrainingJob that has a help, but those named."""
     told = {name: entry for name, entry in shipped_yaml("keys.yaml").items() if "help" in entry}
@@ -96,6 +93,13 @@ class _Needed(click.types.StringParamType):
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
         return self.told
+
+
+model_argument = click.argument(
+    "model",
+    type=_Needed("A name of `precision-time catalog list`, or as people write it."),
+    shell_complete=complete("model"),
+)
 
 
 def _option(one: Field[Any], told: Mapping[str, Any]) -> Decorator:
@@ -133,8 +137,9 @@ def job_of(model: str, fields: Mapping[str, Any]) -> TrainingJob:
 
         stated["phases"] = parse_phases(";".join(texts))
     size = image_size(stated.pop("image_size"), entry)
-    if entry.seq_len is None and (tokens := stated["seq_len"] or stated["mean_seq_len"]):
-        raise JobError("seq_len", tokens, f"{entry.name} takes no tokens; leave it out")
+    for name in ("seq_len", "mean_seq_len"):
+        if entry.seq_len is None and stated[name]:
+            raise JobError(name, stated[name], f"{entry.name} takes no tokens; leave it out")
     return TrainingJob(
         model=entry.name, image_size=size, options=options, variant=variant, **with_first(stated)
     )
@@ -161,7 +166,8 @@ def image_size(text: str | None, entry: ModelEntry) -> tuple[int, ...] | None:
     if len(axes) == 1:
         return axes * len(usual)
     if len(axes) != len(usual):
-        raise JobError("image_size", text, f"{entry.name} has {len(usual)} axes")
+        expected = "x".join("HWD"[: len(usual)])
+        raise JobError("image_size", text, f"expected H or {expected}, as {entry.name} takes it")
     return axes
 
 

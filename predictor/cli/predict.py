@@ -185,11 +185,12 @@ def memory(found: Prediction) -> Iterator[str]:
 def _parts(found: Prediction) -> Iterator[str]:
     """Parts of the step before they overlap, and the correction of their sum."""
     of = found.physical
+    whole = f"of {duration(of.communication_s)}" if of.communication_s else ""
     parts = [
         ("compute, tensor cores", of.tensor_core_s, percent(of.tensor_core_share)),
         ("compute, other", of.compute_s - of.tensor_core_s, ""),
         ("host (launches)", of.host_s, ""),
-        ("exposed communication", of.exposed_s, f"of {duration(of.communication_s)}"),
+        ("exposed communication", of.exposed_s, whole),
         ("optimizer", of.optimizer_s, ""),
         *([("pipeline bubble", of.bubble_s, "")] if of.bubble_s else []),
         ("step from tables", of.step_s, ""),

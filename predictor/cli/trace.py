@@ -59,6 +59,8 @@ def trace(
     if ":" not in stated["optimizer"]:
         optimizer_named(stated["optimizer"])
     factory, config = stated["factory"], stated["hf_config"]
+    if not (factory or config):
+        raise click.UsageError("give PACKAGE.MODULE:NAME or --hf-config FILE")
     default = Path(config).resolve().parent.name if config else ""
     if factory:
         default = factory.rpartition(":")[2].rpartition(".")[2]

@@ -68,7 +68,9 @@ def fabric_of(gpu: Gpu, text: str | None) -> Fabric:
     name = _names().get(name, "")
     if not name:
         known = ", ".join(shipped_yaml(FILE)["fabrics"])
-        raise JobError("fabric", text, f"one of {known}, with a count of adapters: 4x ib-hdr")
+        raise JobError(
+            "fabric", text, f"expected one of {known}, with a count of adapters: 4x ib-hdr"
+        )
     if count is None:
         return usual if name == usual.name else _fabric(name, 1)
     return _fabric(name, max(1, int(count)))

@@ -259,7 +259,7 @@ def spelled_options() -> Mapping[str, Option]:
     entries = shipped_yaml("software.yaml")["options"]
     spellings = {s: k for k, entry in entries.items() for s in entry.get("spellings", ())}
     known = known_options()
-    return {s: known[k] for s, k in spellings.items()} | known
+    return known | {s: known[k] for s, k in spellings.items() if s not in known}
 
 
 def option_of(key: str) -> Option:

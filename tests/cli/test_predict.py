@@ -307,7 +307,9 @@ def test_epochs_of_nobody_knows_how_many_samples_are_told(run: Run) -> None:
 def test_tokens_of_a_network_of_images_are_refused(run: Run) -> None:
     words = ("--gpu=a100", "--precision=amp", "--batch-size=16", "--seq-len=512")
     found = run("predict", "resnet50", *words, code=2)
-    assert "seq_len=512; resnet50 takes no tokens" in found.stderr
+    assert "invalid seq_len=512; resnet50 takes no tokens" in found.stderr
+    found = run("predict", "resnet50", *words[:-1], "--mean-seq-len=9", code=2)
+    assert "invalid mean_seq_len=9; resnet50 takes no tokens" in found.stderr
 
 
 def test_a_comparison_names_each_assumption_once(run: Run) -> None:

@@ -132,3 +132,18 @@ def test_a_full_disk_ends_the_program_with_one_line() -> None:
     assert ended.returncode
     assert ended.stderr.startswith("error: No space left on device")
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("predic", "resnet50"), "'predic'; nearest are predict"),
+        (("history", "shw"), "expected one of show"),
+        (("predict",), "precision-time catalog list"),
+        (("trace",), "PACKAGE.MODULE:NAME or --hf-config"),
+    ],
+)
+def test_a_missing_or_misspelt_word_is_told_what_is_expected(
+    run: Run, words: tuple[str, ...], said: str
+) -> None:
+    assert said in run(*words, code=2).stderr
