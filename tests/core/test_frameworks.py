@@ -107,6 +107,25 @@ def test_a_submission_s_steps_are_captured_from_round_1_on(
     assert (options.get("cuda_graph") == "on") is captured
 
 
+def test_nvidia_s_submissions_on_blackwell_run_the_newest_attention() -> None:
+    row = {
+        "model": "stable-diffusion-v2-unet",
+        "gpus": "8",
+        "precision": "mixed_fp16_fp32",
+        "id": "one",
+    }
+    row |= {
+        "batch_per_gpu": "32",
+        "iteration_s": "0.1",
+        "framework": "mlperf:PyTorch NVIDIA Release 25.04",
+    }
+    assert not measurement(row | {"gpu": "b200"}).job.software.older_attention
+    assert measurement(row | {"gpu": "h100"}).job.software.older_attention
+    assert measurement(
+        row | {"gpu": "b200", "framework": "pytorch 2.6"}
+    ).job.software.older_attention
+
+
 def test_the_container_decides_over_the_version() -> None:
     assert parse_framework("torch 1.0", "container=22.01").date == pytest.approx(2022 + 1 / 12)
 
