@@ -559,3 +559,13 @@ def test_a_stated_length_that_was_passed_is_another_one_s() -> None:
     lines = [line.format(*divmod(n // 2, 60), n) for n in range(19, 2000, 20)]
     assert read(head + "".join(lines[:9])).total is None
     assert read(head + "".join(lines)).total == 9000
+
+
+def test_turns_of_two_paces_stay_together() -> None:
+    """Of a machine that others use too: the first turn is none of another pace."""
+    now_s, lines = 0, []
+    for n in range(1000):
+        now_s += 3 if n // 100 % 3 == 0 else 5
+        clock = f"{now_s // 3600:02d}:{now_s // 60 % 60:02d}:{now_s % 60:02d}"
+        lines.append(f"2024-01-01 {clock} step {n} loss 0.{n}\n")
+    assert read("".join(lines)).seconds_per_unit == pytest.approx(4.2, rel=0.1)

@@ -112,12 +112,14 @@ def _paused_s(found: Sequence[Stretch]) -> float:
 def _lately(paces: Sequence[float]) -> int:
     """How many of the last ones are of one pace: the later part, while it is apart from the rest.
 
-    Apart are parts whose middle halves do not touch: turns of fast and slow steps stay together.
+    Apart are parts whose middle halves do not touch, and short ones that hardly touch the rest at
+    all: turns of fast and slow steps stay together.
     """
     for later in (round(len(paces) * share) for share in _SHARES):
-        if later >= LEAST_OF_PACE and len(paces) - later >= _LEAST_BEFORE:
+        if later >= LEAST_OF_PACE and (before := len(paces) - later) >= _LEAST_BEFORE:
             low, high = sorted((sorted(paces[:-later]), sorted(paces[-later:])), key=median)
-            if high[len(high) // 4] > low[-1 - len(low) // 4]:
+            few = before if later > before else len(paces)
+            if high[min(few, len(high)) // 4] > low[-1 - min(few, len(low)) // 4]:
                 return _lately(paces[-later:])
     return len(paces)
 
