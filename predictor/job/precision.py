@@ -106,8 +106,7 @@ CAPABILITY_NAMES = {"tensor_core": "tensor-core", **_NAMED_FORMATS}
 
 def capability(precision: Precision) -> str | None:
     """What a GPU needs to run a precision natively: a key of CAPABILITY_NAMES; None for fp32."""
-    native = _NATIVE.get(precision.matmul_dtype)
-    return None if native is None else native[1]
+    return _NATIVE.get(precision.matmul_dtype, (None, None))[1]
 
 
 def tensor_peak(gpu: Gpu, dtype: Dtype) -> float | None:
