@@ -29,11 +29,9 @@ from .launch import (
     switched,
 )
 from .shell import UNKNOWN
-from .stated import DECISIVE, FILE, NAMED, Problem, Stated
+from .stated import DECISIVE, FILE, LENGTHS, NAMED, Problem, Stated
 
 _TITAN = ("titan_model", "titan_flavor")
-_LENGTHS = ("steps", "epochs")
-_FILES = ("file", "agreed")
 # Keys whose flags stand alone, or with what they are set to.
 _KINDS = ("adapters", "quantised", "frozen", "frozen_part", "distilled", "objective")
 _SWITCHED = (*_KINDS, "resumed", "evaluation", "packed")
@@ -196,7 +194,7 @@ def _read_flags(reading: _Reading, own: int) -> None:
         behind = next((word for word in following[:1] if word[:2] != "--"), None)
         text = behind if value is None else value
         a_file = flag in flags().config_flags and is_config(text or "")
-        if key in _FILES or (a_file and key != "config"):
+        if key in ("file", "agreed") or (a_file and key != "config"):
             continue
         if key in _SWITCHED:
             _take_switch(reading, key, name, "on" if text is None else text)
@@ -453,11 +451,11 @@ def _read_length(reading: _Reading) -> None:
             texts["epochs"] = key, str(int(whole) - int(done))
         elif whole.isdigit():
             reading.draft.dispute(f"nothing is left of {whole} epochs", "epochs")
-    if any(problem.field in _LENGTHS for problem in reading.draft.problems):
-        for name in _LENGTHS:
+    if any(problem.field in LENGTHS for problem in reading.draft.problems):
+        for name in LENGTHS:
             texts.pop(name, None)
-    elif reading.family.prefers and set(_LENGTHS) <= set(texts):
-        del texts[next(name for name in _LENGTHS if name != reading.family.prefers)]
+    elif reading.family.prefers and set(LENGTHS) <= set(texts):
+        del texts[next(name for name in LENGTHS if name != reading.family.prefers)]
 
 
 def _read_dataset(draft: Draft, told: Mapping[str, str], words: Sequence[str]) -> None:

@@ -28,11 +28,10 @@ from .keys import (
     read_value,
     resolve_model,
 )
-from .stated import Problem, Stated, one_line
+from .stated import LENGTHS, Problem, Stated, one_line
 
 MAX_UNKNOWN_KEYS = 3
 SLIP = 0.8  # likeness by which a word of ours is told from one of another meaning
-_LENGTHS = ("steps", "epochs")
 _READ_LATER = ("precision", "framework", "options", "variant", "phases")
 # What a flag that is merely switched on adds; the words of its value may say otherwise.
 SIGNALS = ("amp", "fp16", "bf16", "fp8", "tf32", "mixed_precision", "dtype", "amp_dtype")
@@ -113,7 +112,7 @@ class Draft:
                 self.problem(_said(key, error), name)
         for read in (self._precision, self._pairs, self._framework, self._phases):
             read(values)
-        if set(_LENGTHS) <= values.keys():
+        if set(LENGTHS) <= values.keys():
             shown = f"steps={values.pop('steps')} and epochs={values.pop('epochs'):g}"
             self.problem(f"{shown} are both stated: give one of them", "steps")
         if self.texts or self.signals or self.ours:  # else foreign words are no one's fault

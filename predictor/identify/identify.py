@@ -36,7 +36,7 @@ from .launch import (
 )
 from .rules import RuleContext, Rules
 from .shell import MAX_SCRIPT, VISIBLE, Command, Sourced, read_script
-from .stated import FILE, NOTES, SCRIPT, Problem, Stated, one_line
+from .stated import FILE, LENGTHS, NOTES, SCRIPT, Problem, Stated, one_line
 
 MARK = "#SBATCH"
 _LONG = re.compile(r"--([a-z][a-z-]+)(?:=(.*))?", re.ASCII | re.S)
@@ -49,7 +49,6 @@ MAX_DEPTH = 3
 SCRIPTS_KEPT = 128
 _LINE = re.compile(r"^#PT\b:?[ \t]*([^\n]*+)$", re.MULTILINE)
 _TRAINING_FIELDS = {"model", "batch_size", "global_batch_size", "steps", "epochs"}
-_LENGTH = ("steps", "epochs")
 # Of a script: names and outputs of its job, and remarks; other directives; what a flag is set to.
 _PLACES = re.compile(
     r"^(?P<free>#SBATCH[ \t]+(?:--job-name|--output|--error|-[Joe])\b.*|[ \t]*#(?!SBATCH|PT|!).*)"
@@ -345,10 +344,10 @@ def _agreed(stated: Sequence[Stated], what: str) -> Stated:
 
 
 def _without_length(stated: Stated, origin: str, why: str) -> Stated:
-    if not set(_LENGTH) & set(stated.values):
+    if not set(LENGTHS) & set(stated.values):
         return stated
     text = f"{why}: state epochs or steps of the whole job in --comment"
-    return stated.without(_LENGTH, Problem(origin, text, "steps"))
+    return stated.without(LENGTHS, Problem(origin, text, "steps"))
 
 
 def alike(script: str) -> str:

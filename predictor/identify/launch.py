@@ -28,7 +28,6 @@ _NAME_WORD = re.compile(r"[a-z]+", re.ASCII)
 _CONFIG_KEY = re.compile(r"[A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)+", re.ASCII)
 _JUDGES = re.compile(r"(?:^|[_-])(?:eval|infer|predict)", re.ASCII)  # run_evalplus.py
 _NOT_ON = OFF | {"auto", "disabled"}
-_FEW_STEPS = 100
 _ONE_DASH = re.compile(r"-[A-Za-z][A-Za-z_-]{2}", re.ASCII)
 
 
@@ -89,7 +88,6 @@ class Flags:
     slowing: frozenset[str]
     harmless: frozenset[str]
     harmless_starts: frozenset[str]
-    slow_settings: frozenset[str]
     judging: frozenset[str]
     training_words: frozenset[str]
     launcher_values: Mapping[str, str]
@@ -116,18 +114,18 @@ class Flags:
     def may_change_time(self, flag: str, text: str | None) -> bool:
         """Whether a flag that nobody reads is none of those that leave the length alone.
 
-        Any may by a slow setting, such as the CPU, and by too few workers to keep a GPU in data or
-        steps from one saving to the next.
+        Any may by a slow setting such as the CPU, by too few workers, or steps between checkpoints.
         """
         words = flag.lstrip("-").rpartition(".")[2].split("-")
-        saves = words[-1] == "steps" and {"save", "checkpointing"} & {*words}
-        least = 2 if words[-1] == "workers" else _FEW_STEPS if saves else 0
-        if text in {*self.slow_settings, *map(str, range(least))}:
-            return True
+        saves = {"save", "checkpointing"} & {*words}
+        few = {"workers": 2, "steps": 100 if saves else 0}.get(words[-1], 0)
         ends = {"-".join(words[at:]) for at in range(len(words))}
+        harmless = ends & self.harmless or words[0] in self.harmless_starts
         other = self.patterns["another"].search(flag.replace(".", "-"))
-        harmless = not other and (ends & self.harmless or words[0] in self.harmless_starts)
-        return not harmless and flag not in self.spreading_flags
+        slow = self.patterns["slow_setting"].search(text or "")
+        if slow or text in {*map(str, range(few))}:
+            return True
+        return not (harmless and other is None) and flag not in self.spreading_flags
 
 
 def flag_of(word: str) -> str:

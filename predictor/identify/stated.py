@@ -15,19 +15,16 @@ from ..job.phases import lasting
 from ..job.precision import default_precision
 from ..job.training_job import TrainingJob
 
-BATCHES, _LENGTHS = ("batch_size", "global_batch_size"), ("steps", "epochs")
-_NAMED_SIZES = (("framework", "framework_date"), ("dataset", "dataset_size"))
+BATCHES, LENGTHS = ("batch_size", "global_batch_size"), ("steps", "epochs")
 # Fields that say the same thing in two ways: a place that states one settles all of the set.
-ALTERNATIVES = (BATCHES, _LENGTHS, *_NAMED_SIZES)
+ALTERNATIVES = (BATCHES, LENGTHS, ("framework", "framework_date"), ("dataset", "dataset_size"))
 _SIZES = ("grad_accum", "seq_len", "mean_seq_len", "image_size", "dataset_size")
 _REPLICA = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 _SPLITS = (*_REPLICA, "expert_parallel", "virtual_stages")
 # Fields of pairs: what two places say of different keys holds together.
 PAIRS = ("options", "variant")
 # Fields that a time follows from: said, but not readable, they must not be taken as their default.
-DECISIVE = frozenset((*BATCHES, *_LENGTHS, *_SIZES, *_SPLITS, *PAIRS, "phases", "file"))
-# A place that states one of each settles what a configuration file that is not read may say.
-_WHOLE = (BATCHES, _LENGTHS)
+DECISIVE = frozenset((*BATCHES, *LENGTHS, *_SIZES, *_SPLITS, *PAIRS, "phases", "file"))
 SCRIPT = "script"
 NOTES = "#PT"  # the origin of lines of a script that are written for us
 FILE = "file"  # the origin of what a configuration says
@@ -122,7 +119,7 @@ class Stated:
         """The fields that are stated, those of the length by phases too, and their alternatives."""
         names = set(self.values) | ({"model"} if self.unknown_model else set())
         if lasting(self.values.get("phases", ())):
-            names |= set(_LENGTHS)
+            names |= set(LENGTHS)
         return names.union(*(both for both in alternatives if names & set(both)))
 
     def _contradicted(self, weaker: Stated) -> Iterator[Problem]:
@@ -137,7 +134,7 @@ class Stated:
         if size and whole and size != whole and weaker.origins["dataset"] == SCRIPT:
             text = f"dataset_size: {size} is not that of {data}, {whole}: no limit is set"
             yield Problem(SCRIPT, text, "dataset_size", True)
-        lengths = {*_LENGTHS} & self.values.keys(), {*_LENGTHS} & weaker.values.keys()
+        lengths = {*LENGTHS} & self.values.keys(), {*LENGTHS} & weaker.values.keys()
         priced = weaker.origins.get("dataset") == SCRIPT
         if priced and all(lengths) and not lengths[0] & lengths[1]:
             text = f"steps: the script says its length in {min(lengths[1])}: no limit is set"
@@ -150,9 +147,9 @@ class Stated:
         left out. Problems of the weaker one are dropped where this one settles their field.
         """
         settled = self.settled()
-        if settled & set(_LENGTHS) and lasting(weaker.values.get("phases", ())):
+        if settled & set(LENGTHS) and lasting(weaker.values.get("phases", ())):
             settled.add("phases")
-        if all(set(names) & settled for names in _WHOLE):
+        if all(set(names) & settled for names in (BATCHES, LENGTHS)):  # what a file may say
             settled.add("file")
         other_model = "model" in settled and weaker.model not in (None, self.model)
         if other_model:
