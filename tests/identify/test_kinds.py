@@ -374,3 +374,9 @@ def test_a_network_that_learns_from_a_teacher_is_not_priced_as_the_teacher() -> 
     words = "--model resnet50 --batch-size 64 --amp --steps 100"
     assert read(f"python kd_train.py {words}").contradictions
     assert not read(f"python train.py {words}").contradictions
+
+
+def test_a_copy_of_yolov5_in_mindspore_is_not_of_pytorch() -> None:
+    words = "python train.py --hyp h.yaml --batch_size=16 --epochs=300"
+    assert read(words).values["framework"] == "pytorch"
+    assert "framework" not in read(f"{words} --device_target=Ascend").values
