@@ -175,8 +175,8 @@ def site_figures(
     """Every source taken for a site and left out, but for 0, 1 or 3 of its runs per stack and GPU.
 
     The runs are drawn at random DRAWS times, and the errors of all draws are one sample; ``n`` are
-    the rows of one draw on average. Only rows of models that other sources measured too; rows that
-    were drawn are not scored.
+    the rows of one draw on average. Those of a stack are chosen, too. Only rows of models that
+    other sources measured too; rows that were drawn are not scored.
     """
     validators = [Validator(fitted, seed) for seed in range(DRAWS)]
     v = validators[0]
@@ -203,6 +203,9 @@ def site_figures(
             errors = [np.abs(np.expm1(m - v.y)[np.isfinite(m) & elsewhere]) for m in drawn]
             found = summary(f"{UNSEEN} + {name}", "full", np.concatenate(errors))
             yield replace(found, n=round(found.n / DRAWS))
+            if not by_model:
+                told = v.with_runs(("source",), within, runs, chosen=True)
+                yield v.figure(f"{UNSEEN} + {name}, chosen", told, elsewhere)
 
 
 def source_figures(v: Validator) -> Iterator[SourceFigure]:

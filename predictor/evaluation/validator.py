@@ -17,6 +17,7 @@ from ..estimate.fitting import Fitted, Priced, targets
 from ..estimate.residual.features import NUMBERS, EncodedRows, without_precision
 from ..estimate.residual.kernel import Floats, Rows
 from ..estimate.residual.novelty import Tier, elsewhere, groups, random_folds
+from ..estimate.residual.process import after_run, gains
 from ..physics.operator_time.evaluate import OperatorEvaluation
 
 Mask = NDArray[np.bool_]
@@ -131,22 +132,42 @@ class Validator:
         """Rows of models that another source measured too."""
         return elsewhere(self.table, ("model",), ("source",))
 
-    def with_runs(self, key: Sequence[str], within: NDArray[np.int64], runs: int) -> Floats:
-        """Leave ``key`` groups out but for ``runs`` random rows of each ``within`` code (n,).
+    def with_runs(
+        self, key: Sequence[str], within: NDArray[np.int64], runs: int, *, chosen: bool = False
+    ) -> Floats:
+        """Leave ``key`` groups out but for ``runs`` rows of each ``within`` code (n,).
 
-        A row of a source, model, framework and GPU that has runs is of a known configuration.
+        They are drawn at random, or ``chosen`` as ``calibrate --suggest`` does, without what was
+        measured. A row of a source, model, framework and GPU that has runs is of a known
+        configuration.
         """
         rng = np.random.default_rng(self.seed)
         mean = np.full(len(self.y), np.nan)
         for rows in groups(self.table, key):
-            kept: list[int] = []
-            for value in np.unique(within[rows]):
+            kept = self._chosen(rows, within[rows], runs) if chosen else []
+            for value in () if chosen else np.unique(within[rows]):
                 members = rows[within[rows] == value]
                 kept.extend(rng.permutation(members)[:runs].tolist())
             out = np.setdiff1d(rows, kept)
             if len(out):
                 mean[out] = self.leave([out])[out]
         return mean
+
+    def _chosen(self, rows: Rows, codes: NDArray[np.int64], runs: int) -> list[int]:
+        """So many rows of each code (n,), each the one that narrows all rows most by then."""
+        fit, kept = self.residual.known, list[int]()
+        shared: Floats = np.linalg.inv(fit.inverse[np.ix_(rows, rows)]).astype(np.float64)
+        shared[np.diag_indices_from(shared)] -= fit.noise[rows]
+        noise, weights = np.sqrt(fit.plain_noise[rows]), np.ones(len(rows))
+        free = np.ones(len(rows), dtype=bool)
+        while free.any():
+            at = int(np.argmax(np.where(free, gains(shared, weights, noise), -1.0)))
+            shared = after_run(shared, at, noise[at])
+            kept.append(int(rows[at]))
+            free[at] = False
+            if np.sum(codes[np.isin(rows, kept)] == codes[at]) == runs:
+                free[codes == codes[at]] = False
+        return kept
 
     def stacks(self, *, by_model: bool = False) -> NDArray[np.int64]:
         """A code per row for its source, framework as written, and GPU (and model)."""

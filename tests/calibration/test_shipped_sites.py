@@ -14,7 +14,9 @@ def test_every_number_of_runs_has_its_figure_and_runs_shown_are_not_scored(fitte
         "unseen source",
         "unseen source, models nobody else measured too",
         "unseen source + 1 run per stack and GPU",
+        "unseen source + 1 run per stack and GPU, chosen",
         "unseen source + 3 runs per stack and GPU",
+        "unseen source + 3 runs per stack and GPU, chosen",
         "unseen source + 1 run per model, stack and GPU",
         "unseen source + 3 runs per model, stack and GPU",
     ]

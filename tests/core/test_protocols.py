@@ -90,8 +90,9 @@ class TestWhatIsHeldOut:
         within = validator.table.code(("source", "model"))
         sizes = np.unique(within, return_counts=True)[1]
         for runs in (1, 3):
-            held = validator.with_runs(("model",), within, runs)
-            assert np.isnan(held).sum() == np.minimum(sizes, runs).sum()
+            for chosen in (False, True):
+                held = validator.with_runs(("model",), within, runs, chosen=chosen)
+                assert np.isnan(held).sum() == np.minimum(sizes, runs).sum()
 
     def test_scaling_predicts_rows_of_several_gpus(self, validator: Validator) -> None:
         """Of what the source measured on one GPU too."""

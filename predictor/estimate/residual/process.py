@@ -119,6 +119,22 @@ def alpha_without(fitted: Conditioned, rows: Rows) -> Floats:
     return alpha
 
 
+def gains(shared: Floats, weights: Floats, noise: float | Floats) -> Floats:
+    """How much the weighted variance of the first rows falls by a run of each row (n,).
+
+    ``shared`` (n, n) is what is not known of all rows together, ``noise`` the deviation of a run.
+    """
+    fallen: Floats = weights @ shared[: len(weights)] ** 2 / (np.diag(shared) + noise**2)
+    return fallen
+
+
+def after_run(shared: Floats, at: int, noise: float) -> Floats:
+    """What is not known of all rows once the row ``at`` was run."""
+    column = shared[:, at]
+    left: Floats = shared - np.outer(column, column) / (column[at] + noise**2)
+    return left
+
+
 class GaussianProcess:
     """A fitted process ready to predict new rows."""
 

@@ -12,6 +12,7 @@ from ...estimate.core import Predictor
 from ...estimate.fits import fits
 from ...estimate.residual.features import Features, features
 from ...estimate.residual.kernel import Floats
+from ...estimate.residual.process import after_run, gains
 from ...job.training_job import TrainingJob
 from ..history.run import Run
 from .run_reader import RunReader, without_length
@@ -63,12 +64,8 @@ def suggest(predictor: Predictor, runs: Iterable[Run], count: int) -> Suggestion
     options, first = list(candidates), len(asked)
     today = _deviation(shared, weights)
     for _ in range(min(count, len(options))):
-        # How much the weighted variance of the jobs falls by a run of each candidate.
-        own = np.diag(shared)[first:] + noise**2
-        gains = weights @ shared[:first, first:] ** 2 / own
-        chosen = first + int(np.argmax(gains))
-        column = shared[:, chosen]
-        shared = shared - np.outer(column, column) / (column[chosen] + noise**2)
+        chosen = first + int(np.argmax(gains(shared, weights, noise)[first:]))
+        shared = after_run(shared, chosen, noise)
         job = options[chosen - first]
         found.append(SuggestedRun(job, like[origin[job]], _deviation(shared, weights)))
     return Suggestions(tuple(found), today, len(asked))
