@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from predictor.estimate.limits import Limit, LimitRule, time_limit, too_thin
-from predictor.identify.keys import FIELD_OF, key_of
+from predictor.identify.keys import FIELD_OF
 from predictor.identify.stated import Stated
 from predictor.job.software import known_options
+from predictor.job.words import key_of
 from predictor.units import duration
 
 from ..config import PREFIX, Deadline
