@@ -20,9 +20,6 @@ from .plain import items, text
 from .rank import Ranking, SiteEstimates, Steps, TypeEstimate, estimated, refusal, unsupported
 from .workload import JobReader, PodJob
 
-# Taints that are no lasting hindrance to a pod: of the node's health, and of pools of GPU nodes,
-# which an admission plugin of the API server lets every GPU pod bear.
-_EXCUSED = ("node.kubernetes.io/", "nvidia.com/")
 _KEEPING_OUT = frozenset(("NoSchedule", "NoExecute"))
 _INTEGER = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 _NAME_FIELD = "metadata.name"
@@ -78,8 +75,8 @@ _OPERATORS: Mapping[str, Callable[[str | None, list[str]], bool]] = {
 
 def _bears(job: PodJob, taint: Taint) -> bool:
     """Whether a pod may be placed on a node with a taint."""
-    if taint.effect not in _KEEPING_OUT or taint.key.startswith(_EXCUSED):
-        return True
+    if taint.effect not in _KEEPING_OUT or taint.key.startswith("node.kubernetes.io/"):
+        return True  # of the node's health: it passes
     return any(
         text(one, "effect") in ("", taint.effect)
         and text(one, "key") in ("", taint.key)

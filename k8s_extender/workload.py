@@ -157,6 +157,8 @@ def template_job(
         number = pods_told(ran, labels, annotations, asked, together=found.settled)
         if number is None and kind == VOLCANO and trains_alone(ran):
             number = 1
+    # What the API server may let the pods bear when they are made; a pod has it already.
+    lent = [] if kind == "Pod" else [{"key": asked.resource, "operator": "Exists"}]
     # In pods as large as those of the main set.
     each = -(-sum(gpus for gpus, *_ in parts) // asked.gpus)
     required = at(
@@ -174,7 +176,7 @@ def template_job(
         resource=asked.resource,
         node_selector=texts(spec, "nodeSelector"),
         node_affinity=None if required is None else items(required, "nodeSelectorTerms"),
-        tolerations=tuple(items(spec, "tolerations")),
+        tolerations=(*items(spec, "tolerations"), *lent),
         scheduling_policy=policy,
         gpu_fraction=asked.fraction,
         claimed=asked.claimed,

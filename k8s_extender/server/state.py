@@ -19,7 +19,8 @@ from predictor.service.loading import LoadedPredictor, PredictorLoader
 from predictor.service.metrics import ServiceMetrics
 from predictor.service.process import settle_memory
 from predictor.service.reload import WatchedFiles, watch_files
-from predictor.site.calibration.site_state import read_state
+from predictor.site.calibration.site_state import FILE_NAME, read_state
+from predictor.trusted_files import home
 
 from ..claims import Devices, with_devices
 from ..config import Config, read_config
@@ -202,13 +203,13 @@ class Upkeep:
                 await asyncio.sleep(RETRY_S)
 
     async def watch_files(self, certificates: Certificates | None, every_s: float) -> None:
-        """Reload configuration, site rules and certificates when they change."""
+        """Reload configuration, site rules, what calibrate learned, certificates on a change."""
         watched = []
         if (path := self._path) is not None:
             watched.append(
                 WatchedFiles(
                     "configuration",
-                    lambda: [path, *filter(None, [self._state.config.rules])],
+                    lambda: [path, home() / FILE_NAME, *filter(None, [self._state.config.rules])],
                     lambda: self._reload(path),
                 )
             )

@@ -22,6 +22,7 @@ import yaml
 from kubernetes.client import ApiClient, Configuration
 
 POD = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)")
+LOG = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/log")
 CONFIG_MAP = re.compile(r"/api/v1/namespaces/[^/]+/configmaps/[^/]+")
 JOB = re.compile(r"/apis/batch/v1/namespaces/([^/]+)/jobs/([^/]+)")
 EVENTS = re.compile(r"/api/v1/namespaces/([^/]+)/events")
@@ -86,6 +87,7 @@ class StandIn:
         self.config_map: dict[str, str] = {}
         self.collections = {path: Collection() for path in LISTED}
         self.pods: dict[tuple[str, str], dict[str, Any]] = {}
+        self.logs: dict[tuple[str, str], str] = {}
         self.events: dict[tuple[str, str], dict[str, Any]] = {}
         self.requests: list[Request] = []
         self.faults = Faults()
@@ -238,6 +240,9 @@ class _Handler(BaseHTTPRequestHandler):
         if match := POD.fullmatch(request.path):
             pod = self.api.pods.get((match[1], match[2]))
             self._status(404) if pod is None else self._json(200, pod)
+        elif match := LOG.fullmatch(request.path):
+            said = self.api.logs.get((match[1], match[2]))
+            self._status(403) if said is None else self._send(200, said.encode())
         elif CONFIG_MAP.fullmatch(request.path):
             self._json(200, {"metadata": {"name": "kept"}, "data": self.api.config_map})
         elif collection is None:

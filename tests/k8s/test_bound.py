@@ -6,7 +6,8 @@ import contextlib
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import jsonpatch
 import pytest
@@ -16,6 +17,7 @@ from gpu_jobs import MIXED, scores_of
 from gpu_jobs import NODES as MANY
 from gpu_jobs import job as pod_job_of
 from k8s_configs import config_of
+from k8s_metric_names import NoNodes
 from k8s_server_process import CLUSTER, Installed
 from test_admission_kinds import complete
 
@@ -24,6 +26,7 @@ from k8s_extender.bound import BASIS, BoundPods, DeadlineChange
 from k8s_extender.decide import Decider
 from k8s_extender.plain import at
 from k8s_extender.pods import GROUPS
+from k8s_extender.server.service import ExtenderServer
 from k8s_extender.workload import template_job
 from k8s_extender.writeback import MOVED
 from predictor.estimate.fitting import Fitted
@@ -258,6 +261,21 @@ def test_only_pods_that_found_no_node_count_as_waiting(known: Decider) -> None:
     late["spec"]["nodeName"] = "fast"
     seen.pod(late)
     assert seen.waiting(known) == []
+
+
+def test_a_server_that_observes_follows_no_deadline(
+    known: Decider, fitted: Fitted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, changed = bound(filled(known), its_pod("fast", 0.0)), list[Any]()
+    monkeypatch.setattr(seen, "start", lambda: None)
+    writeback: Any = SimpleNamespace(changed=lambda change, lost: changed.append(change))
+    here, nodes = {"host": "127.0.0.1", "port": 0, "metrics_port": None}, cast(Any, NoNodes())
+    server = ExtenderServer(config_of({"server": here}), None, nodes, writeback, bound=seen)
+    for mode, many in (("observe", 0), ("place", 1)):
+        server._state.decider = knowledge(fitted, BOTH, mode=mode)
+        server._follow()
+        assert len(changed) == many
+    server._sockets[0].close()
 
 
 def test_the_server_brings_a_deadline_to_the_gpu_that_the_job_got(

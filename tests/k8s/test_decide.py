@@ -75,6 +75,8 @@ def test_the_last_place_a_job_could_run_is_never_refused(decider: Any) -> None:
     assert decider(kept).filter(job(BF16), ["v1"]).passed == ["v1"]
     borne = job(BF16, tolerations=({"key": "team", "operator": "Exists"},))
     assert decider(kept).filter(borne, ["v1"]).passed == []
+    guarded = replace(NODES["a1"], taints=(Taint("nvidia.com/gpu", "present", "NoSchedule"),))
+    assert decider(old | {"a1": guarded}).filter(job(BF16), ["v1"]).passed == ["v1"]
     elsewhere = job(BF16, node_selector={"zone": "none"})
     assert decider(kept).filter(elsewhere, ["v1"]).passed == ["v1"]
 

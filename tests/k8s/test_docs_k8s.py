@@ -15,7 +15,7 @@ from k8s_configs import config_of
 from k8s_metric_names import shown_names
 
 from k8s_extender import rank, workload, writeback
-from k8s_extender.admission import PLACED, ReviewOutcome, limits
+from k8s_extender.admission import BEST, FACTOR, PLACED, ReviewOutcome, limits
 from k8s_extender.bound import BASIS
 from k8s_extender.config import PREFIX, Config
 from k8s_extender.plain import seconds_of
@@ -35,6 +35,20 @@ FIELD = re.compile(r"^\| `([\w.]+)` \| `(.+?)` \| (.+) \|$", re.MULTILINE)
 def manifests(text: str) -> Iterator[Any]:
     for shown in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL):
         yield yaml.safe_load(shown)
+
+
+def scheduler_profile() -> Any:
+    """The configuration that makes our order outweigh other scores."""
+    (found,) = manifests(section(TEXT, "## Placement"))
+    return found
+
+
+def test_the_profile_makes_a_step_of_our_order_outweigh_a_taint() -> None:
+    """A taint PreferNoSchedule is worth 300 points, a term 100 times the weight at most."""
+    told = scheduler_profile()
+    (changed,) = told["profiles"][0]["plugins"]["multiPoint"]["enabled"]
+    assert (told["kind"], changed["name"]) == ("KubeSchedulerConfiguration", "NodeAffinity")
+    assert changed["weight"] * BEST * (1 - FACTOR) > 300 > 2 * BEST * (1 - FACTOR)
 
 
 def test_every_field_of_the_configuration_is_there_with_its_default() -> None:

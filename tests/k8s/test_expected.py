@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 from pathlib import Path
@@ -9,11 +10,12 @@ from typing import Any
 
 import pytest
 from admission_reviews import BOTH, admitted, applied, captured, knowledge
-from api_server_stand_in import PODS, served
+from api_server_stand_in import PODS, eventually, served
 from click.testing import CliRunner
 from ended_objects import pod, running
 from gfd_nodes import a100
 from k8s_configs import config_of
+from k8s_server_process import serving
 
 from k8s_extender.admission import Admission
 from k8s_extender.decide import Decider
@@ -137,3 +139,44 @@ def test_eta_tells_what_is_left(
     assert "of the same user and script" in found["source"]
     assert f"{ended_namespace()}/fold-new  1 GPUs, runs " in plain.output
     assert json.loads(none.output) == []
+
+
+def test_eta_reads_logs_only_where_it_is_told_to(
+    state: SiteState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a log may not be read, similar runs tell."""
+    monkeypatch.setenv("PRECISION_TIME_HOME", str(tmp_path))
+    write_state(state, tmp_path)
+    with served() as cluster:
+        cluster.fill([a100("a100-0")])
+        for name in ("fold-told", "fold-closed"):
+            cluster.put(with_command(running(name, gpus=1), 3), PODS)
+        lines = (f"step {i}/1000 loss 1.0 step time 2.0 s" for i in range(1, 601))
+        cluster.logs[ended_namespace(), "fold-told"] = "\n".join(lines)
+        words = ["k8s", "eta", "--kubeconfig", str(cluster.kubeconfig(tmp_path)), "--format=json"]
+        plain = json.loads(CliRunner().invoke(main, words).output)
+        read = [request.path for request in cluster.requests if request.path.endswith("/log")]
+        done = CliRunner().invoke(main, [*words, "--logs"])
+    assert read == []
+    told = {one["name"]: one for one in json.loads(done.output)}
+    assert {one["source"] for one in plain} == {told["fold-closed"]["source"]}
+    assert told["fold-told"]["source"] == "by its own progress"
+    assert told["fold-told"]["left_s"] == pytest.approx(400 * 2.0, rel=0.05)
+
+
+def test_what_calibrate_learns_is_used_without_a_restart(
+    fitted: Fitted, state: SiteState, session_home: Path, tmp_path: Path
+) -> None:
+    body = json.dumps(new_pod()).encode()
+    with serving(tmp_path / "s") as server:
+
+        def patch() -> bytes:
+            answer = server.post("/v1/place", body)[1]["response"]
+            return base64.b64decode(answer.get("patch", ""))
+
+        assert patch() == b""
+        written = write_state(state, session_home)
+        try:
+            assert eventually(lambda: EXPECTED.replace("/", "~1").encode() in patch())
+        finally:
+            written.unlink()

@@ -101,6 +101,19 @@ def test_a_new_policy_is_used_without_a_restart(steady: ServerProcess) -> None:
     assert reloads_of(steady) == done + 1
 
 
+def test_observing_refuses_and_ranks_nothing_and_counts_what_it_would_have_done(
+    steady: ServerProcess,
+) -> None:
+    body = names_body(pod("observed", BF16), ASKED)
+    steady.write_config(mode="observe")
+    eventually(lambda: ask(steady) == dict.fromkeys(ASKED, 0))
+    before = counted(steady)
+    assert steady.post("/v1/filter", body)[1]["NodeNames"] == ASKED
+    eventually(lambda: counted(steady)["kept_off"] == before["kept_off"] + 1)
+    assert counted(steady)["nodes_refused"] == before["nodes_refused"]
+    assert "precision_time_k8s_observing 1.0" in metrics_of(steady)
+
+
 def test_a_wrong_configuration_leaves_the_old_one_in_use(steady: ServerProcess) -> None:
     steady.write_config(prioritize={"max_score": 50})
     eventually(lambda: ask(steady)["a100-0"] == 50)
@@ -324,3 +337,14 @@ def reloads_of(server: ServerProcess) -> float:
 
 def metrics_of(server: ServerProcess) -> str:
     return server.get("/metrics", metrics=True)[1].decode()
+
+
+def counted(server: ServerProcess) -> dict[str, float]:
+    """Refusals counted so far, of calls and of nodes."""
+    page = metrics_of(server)
+    return {
+        name: sum(
+            map(float, re.findall(rf"(?m)^precision_time_k8s_{name}_total{{.*}} (.+)$", page))
+        )
+        for name in ("kept_off", "nodes_refused")
+    }

@@ -222,6 +222,14 @@ def test_the_container_with_the_gpus_is_the_one_that_trains() -> None:
     assert job(pod(other, main)).stated.model == "resnet50"
 
 
+def test_a_pod_says_all_that_it_bears_and_a_job_may_be_lent_the_taint_of_its_gpus() -> None:
+    template = pod(tolerations=[{"key": "team", "operator": "Exists"}])
+    own = template["spec"]["tolerations"]
+    assert list(job(template).tolerations) == own
+    lent = {"key": GPU, "operator": "Exists"}
+    assert list(made("Job", {"spec": {"template": template}}).tolerations) == [*own, lent]
+
+
 def test_an_annotation_goes_before_what_is_read_from_the_command() -> None:
     train = container(command=["python", "train.py", "--model", "vgg16", "--batch-size", "32"])
     found = job(pod(train, annotations={"precision-time.io/model": "resnet50"}))

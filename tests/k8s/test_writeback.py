@@ -19,6 +19,7 @@ from k8s_extender.rank import PRECISION
 from k8s_extender.workload import PodJob, pod_job
 from k8s_extender.writeback import (
     MAX_MESSAGE_BYTES,
+    OBSERVED,
     REFUSED,
     UNCLEAR,
     ApiQueue,
@@ -153,6 +154,20 @@ def test_a_pod_that_no_node_takes_is_warned(cluster: StandIn, write: Any, decide
     writeback.filtered(brain, one.name, one.job, brain.filter(one.job, ["t1", "t2"]))
     assert settled(writeback, 1)
     assert next(iter(cluster.events.values()))["type"] == "Warning"
+
+
+def test_observing_writes_one_event_of_what_would_be_and_nothing_else(
+    cluster: StandIn, write: Any, decider: Any
+) -> None:
+    brain, one, writing = decider(mode="observe"), pod(cluster), write()
+    decide(brain, writing, one)
+    assert settled(writing, 1)
+    writing.queue.stop()
+    assert messages(cluster, OBSERVED) == [
+        f"2 of 4 nodes would be refused: 2 x {PRECISION['bf16']}"
+    ]
+    assert [request.method for request in cluster.requests] == ["POST"]
+    assert annotations(cluster).keys() == {f"{OURS}{key}" for key in BF16}
 
 
 def test_a_decision_made_again_writes_nothing_again(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from chart_render import render
 from gfd_nodes import node
 from gpu_claims import GPUS, gpu_slice, of, payload
 from kubernetes import client
+from test_docs_k8s import scheduler_profile
 from training_commands import COMMANDS
 
 from k8s_extender.admission import BEST, PLACED
@@ -51,25 +53,24 @@ def kind_of(placed: str) -> str:
     return placed.partition("-")[0]
 
 
+@contextmanager
+def scheduling(cluster: ControlPlane, told: dict[str, Any]) -> Iterator[None]:
+    """A kube-scheduler of its own, which knows no extender."""
+    ours = {"kubeconfig": str(cluster.kubeconfig), "qps": 1000, "burst": 1000}
+    alone = {"leaderElection": {"leaderElect": False}, "clientConnection": ours}
+    file = cluster.root / f"{told['profiles'][0]['schedulerName']}.yaml"
+    file.write_text(yaml.safe_dump(told | alone))
+    daemon = cluster.run("kube-scheduler", "--config", str(file), "--secure-port", "0")
+    yield
+    daemon.stop()
+
+
 @pytest.fixture(scope="module")
 def plain(control_plane: ControlPlane) -> Iterator[str]:
-    """The name of a kube-scheduler that knows no extender."""
-    config = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "leaderElection": {"leaderElect": False},
-        "clientConnection": {
-            "kubeconfig": str(control_plane.kubeconfig),
-            "qps": 1000,
-            "burst": 1000,
-        },
-        "profiles": [{"schedulerName": PLAIN}],
-    }
-    file = control_plane.root / "plain.yaml"
-    file.write_text(yaml.safe_dump(config))
-    daemon = control_plane.run("kube-scheduler", "--config", str(file), "--secure-port", "0")
-    yield PLAIN
-    daemon.stop()
+    """The name of a kube-scheduler without any configuration."""
+    bare = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    with scheduling(control_plane, bare | {"profiles": [{"schedulerName": PLAIN}]}):
+        yield PLAIN
 
 
 @pytest.fixture
@@ -105,6 +106,23 @@ def test_forty_commands_of_today_run_at_once_and_on_the_type_that_is_best(
     products = {name: PRODUCTS[kind_of(on)][0] for name, on in placed.items()}
     assert sum(map(bool, best.values())) >= 36
     assert {name: p for name, p in products.items() if best[name] and p not in best[name]} == {}
+
+
+def test_the_profile_in_the_documents_lets_our_order_outweigh_a_taint(
+    cluster: ControlPlane, plain: str, webhooks: dict[str, Any]
+) -> None:
+    told = scheduler_profile()
+    told["profiles"][0]["schedulerName"] = weighted = "weighted-scheduler"
+    wait_known(cluster, [gpu_node(kind, f"{kind}-0") for kind in ("h100", "a100")])
+    taint = {"key": "reserved", "value": "x", "effect": "PreferNoSchedule"}
+    client.CoreV1Api(cluster.api).patch_node("h100-0", {"spec": {"taints": [taint]}})
+    command = next(one for one in COMMANDS if "bert-base-uncased" in one)
+    pods = {name: pod(name, command, 1, name) for name in (plain, weighted)}
+    with scheduling(cluster, told), registered(cluster, [webhooks]):
+        wait_until(lambda: preferred(cluster, pods[plain]) == {PRODUCTS["h100"][0]})
+        cluster.add_pods(pods.values())
+        placed = cluster.wait_placed("", 2)
+    assert placed == {plain: "a100-0", weighted: "h100-0"}
 
 
 @pytest.fixture
