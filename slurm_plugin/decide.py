@@ -46,7 +46,7 @@ from .nodes import (
     gpu_request,
     pools_of,
 )
-from .order import order_field
+from .order import order_field, told_order
 from .outcome import JobDecision, log_words
 from .placement import Elsewhere, Placed, elsewhere, place
 from .protocol import ANSWER_TTL_S, HookAnswer, HookRequest
@@ -132,6 +132,7 @@ class SlurmDecider:
     def look(self, cluster: Cluster | None, ahead: QueueAhead | None) -> None:
         """Decide by a newer view from the next request on; another thread may call it."""
         pools = () if cluster is None else pools_of(cluster, self.policy.hardware)
+        self._queue = None if cluster is None else order_field(cluster.settings)
         self._newest = (cluster, ahead, pools)
 
     def decide(self, request: HookRequest) -> HookAnswer:
@@ -141,7 +142,9 @@ class SlurmDecider:
         exclude = self.policy.exclude
         excluded = exclude.reason(request.user, request.account, request.qos, asked)
         if excluded is not None:
-            return HookAnswer(log=log_words(reason=f"excluded-{excluded}"))
+            # Its place is all that it gets: without one it would wait behind all who have one.
+            place_in_queue = told_order(self.policy.order, self._queue, None)
+            return HookAnswer(log=log_words(reason=f"excluded-{excluded}"), **place_in_queue)
         read = self._read(request)
         # The answer rests on what the texts come to: jobs of a sweep have one answer in a view.
         name = request.name if not (read.script or read.command) else None
@@ -240,9 +243,6 @@ class SlurmDecider:
         enough = choice.enough_min or enough_min(limits, similar)
         wait_s = self._wait_s(request, wanted, asked, placed, planned_min)
         short_s = self._wait_s(request, wanted, asked, placed, enough) if enough else wait_s
-        order = None
-        if cluster is not None and self.policy.order.mode != "off":
-            order = order_field(cluster.settings)
         # The hook repeats no answer for longer than the view it rests on is used.
         ttl_s = min(ANSWER_TTL_S, int(self.policy.slurm.refresh_s))
         return JobDecision(
@@ -254,7 +254,7 @@ class SlurmDecider:
             job=job,
             similar=similar,
             own_min=request.time_limit,
-            queue=order,
+            queue=self._queue,
             soft=soft,
             wait_s=wait_s,
             enough_min=enough,

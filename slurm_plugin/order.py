@@ -8,6 +8,7 @@ second; where nothing is gained by waiting, the time of submission is counted in
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from predictor.site.similar.request import ALIKE_S
 
@@ -49,6 +50,15 @@ def delay_s(policy: Order, estimate_s: float) -> float:
 def others_points(policy: Order, field: OrderField) -> int:
     """Points that jobs without an estimate stand back."""
     return round(field.points_per_s * delay_s(policy, ALIKE_S))
+
+
+def told_order(policy: Order, found: OrderField | None, back_s: float | None) -> dict[str, Any]:
+    """The fields of HookAnswer for a job that stands back so long, None where nobody knows."""
+    if found is None or policy.mode != "apply":
+        return {}
+    others = others_points(policy, found)
+    delay = None if back_s is None else round(found.points_per_s * back_s)
+    return {"order": found.name, "delay": delay, "other_delay": others, "since": found.since}
 
 
 def warnings(policy: Order, settings: Settings) -> tuple[str, ...]:

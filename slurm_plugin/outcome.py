@@ -17,7 +17,7 @@ from .config import SlurmPolicy
 from .estimate import JobPredictions
 from .limit import MIB, MINUTE_S, LimitChoice, SoftTime, estimate_words, no_runs, slurm_time
 from .mark import JobMark
-from .order import OrderField, delay_s, others_points
+from .order import OrderField, delay_s, told_order
 from .placement import Elsewhere, Placed
 from .protocol import HookAnswer
 
@@ -72,14 +72,6 @@ class JobDecision:
 
     def answer(self) -> HookAnswer:
         """What the hook is to do and to say."""
-        order: dict[str, Any] = {}
-        if self.queue is not None and self.policy.order.mode == "apply":
-            order = {
-                "order": self.queue.name,
-                "delay": round(self.queue.points_per_s * self._delay_s),
-                "other_delay": others_points(self.policy.order, self.queue),
-                "since": self.queue.since,
-            }
         other, mark = self.elsewhere, self._mark()
         return HookAnswer(
             log=self._log(),
@@ -92,7 +84,7 @@ class JobDecision:
             partition=other.partition if other is not None and other.applied else None,
             admin_comment=mark.text(),
             ttl_s=self.ttl_s,
-            **order,
+            **told_order(self.policy.order, self.queue, self._delay_s),
         )
 
     @property

@@ -53,7 +53,6 @@ class HookRequest:
     ``within`` are the milliseconds that the hook waits for the answer.
     """
 
-    kind: str = "submit"
     uid: int = 0
     user: str = ""
     account: str | None = None
@@ -184,8 +183,6 @@ def _shared(line: bytes) -> dict[str, Any]:
             stated[key] = value
     if version != str(VERSION):
         raise ProtocolError(f"invalid v={version!r}; expected {VERSION}, which the daemon speaks")
-    if stated.get("kind", "submit") != "submit":
-        raise ProtocolError(f"invalid kind={stated['kind']!r}; expected submit")
     return {**stated, "argv": tuple(argv), "environment": environment}
 
 

@@ -63,7 +63,6 @@ class ChildAnswer(NamedTuple):
     ending: Ending
     line: bytes
     log: str
-    kind: str = ""
     user: str = ""
     job_name: str = ""
     open: bool = False
@@ -165,7 +164,6 @@ def decided(decider: SlurmDecider, line: bytes, name: str) -> ChildAnswer:
         ending,
         b"%b&%b+id=%b&%b" % (version, log, name.encode(), rest),
         f"{answer.log} id={name}",
-        kind=request.kind,
         user=request.user,
         job_name=request.name or "",
         open=decider.is_open,

@@ -97,7 +97,7 @@ class DaemonMetrics(ServiceMetrics):
 
     def __init__(self) -> None:
         super().__init__(PREFIX)
-        self._requests = self._counter("requests", "Requests.", "kind", "outcome")
+        self._requests = self._counter("requests", "Requests.", "outcome")
         self._reasons = self._counter("decisions", "Decisions by reason of their limit.", "reason")
         self._limits = self._counter("limits_set", "Time limits set.", "gpu", "tier")
         self._closed = self._counter("connections_closed", "Connections we ended.", "why")
@@ -113,7 +113,7 @@ class DaemonMetrics(ServiceMetrics):
 
     def answered(self, found: ChildAnswer, duration_s: float) -> None:
         """Count one answer."""
-        self._requests.labels(found.kind, found.ending.value).inc()
+        self._requests.labels(found.ending.value).inc()
         if found.ending is Ending.FINISHED_LATE:
             return
         self._seconds.observe(duration_s)

@@ -92,9 +92,10 @@ class PendingJob:
 
     @property
     def name(self) -> str:
-        """What updates call it: an array as a whole."""
-        array = self.row["ArrayTaskID"] not in ("", "N/A")
-        return self.row["ArrayJobID"] if array else self.row["JobID"]
+        """What updates call it: of an array the tasks that wait, for others may run."""
+        tasks = self.row["ArrayTaskID"].partition("%")[0]
+        array = tasks not in ("", "N/A")
+        return f"{self.row['ArrayJobID']}_[{tasks}]" if array else self.row["JobID"]
 
 
 @dataclass(slots=True)
@@ -185,7 +186,7 @@ class Reconciler:
 
     def _scripts(self, commands: Commands, jobs: Sequence[PendingJob]) -> Mapping[str, str]:
         """The batch scripts of those that are to be decided anew, all by one command."""
-        asked = [job.name for job in jobs if job.row["BatchFlag"] == "1" and self._is_open(job)]
+        asked = [j.row["JobID"] for j in jobs if j.row["BatchFlag"] == "1" and self._is_open(j)]
         if not asked:
             return {}
         with tempfile.TemporaryDirectory(prefix="precision-time-") as directory:
@@ -251,7 +252,7 @@ class Reconciler:
         if not asks_gpus:
             assert order is not None
             return job.name, ORDERED, _place(job, order, others_points(self.policy.order, order))
-        answer = self._answer(job, replace(request, script=scripts.get(job.name)))
+        answer = self._answer(job, replace(request, script=scripts.get(job.row["JobID"])))
         if answer is None:
             return None
         known.asks = job.asks
@@ -259,8 +260,11 @@ class Reconciler:
         if undecided:
             words += _decided(job, answer)
             known.left |= mark is None and bool(stated(job.row["admin_comment"]))  # the site's
-        if order is not None and answer.delay is not None and not ordered:
-            words.append(_place(job, order, answer.delay))
+        # Without an answer the hook wrote the place of a job of which nothing is known.
+        rewritten = undecided and (job.site_factor or 0) >= BASE // 2
+        if order is not None and (rewritten or not ordered):
+            others = others_points(self.policy.order, order)
+            words.append(_place(job, order, others if answer.delay is None else answer.delay))
         if not words:
             known.left |= not changed
             return None

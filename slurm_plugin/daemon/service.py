@@ -229,7 +229,6 @@ class SlurmDaemon:
         said: dict[str, object] = {
             "outcome": found.ending.value,
             "duration_us": round(1e6 * duration_s),
-            "kind": found.kind,
             "user": found.user,
             "job": found.job_name,
             **found.words,

@@ -168,7 +168,9 @@ local function submit(job_desc, part_list, submit_uid)
     mark_for_later(job_desc)
     return report("debug", "submit", job_desc, "unchanged", outcome, since)
   end
-  order = answer.order and answer or nil
+  if answer.order or (answer.ttl_s or 0) > 0 then -- what comes later says nothing of the order
+    order = answer.order and answer or nil
+  end
   stand_back(job_desc, answer.delay)
   local writes, contradiction = planned(answer, job_desc, part_list)
   if not writes then

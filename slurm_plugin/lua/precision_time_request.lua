@@ -221,7 +221,7 @@ end
 -- The request line for a job being submitted; nil and the reason where it cannot be asked about.
 -- `settings` tell how much of a script is sent, and how long the answer is waited for.
 function R.submit_line(job_desc, part_list, submit_uid, settings)
-  local line, script = { "v=1", "kind=submit" }, job_desc.script
+  local line, script = { "v=1" }, job_desc.script
   add(line, "within", digits(1000 * settings.timeout))
   add(line, "uid", digits(R.count(job_desc.user_id) or R.count(submit_uid) or 0))
   add_text(line, "user", job_desc.user_name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 import socket
 import threading
 import time
@@ -17,6 +18,7 @@ from slurm_plugin.daemon.connection import MAX_CONNECTIONS
 from slurm_plugin.protocol import MAX_REQUEST_BYTES
 
 FUZZED = 10_000
+REFERENCE = Path(__file__).parents[2] / "docs/reference/slurm.md"
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +101,7 @@ def test_the_longest_line_is_answered(daemon: DaemonProcess) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [b"\n", b"v=2\n", b"v=1&uid=many\n", b"\xff\xfe\n", b"v=1&kind=drop\n", b"&" * 2000 + b"\n"],
+    [b"\n", b"v=2\n", b"v=1&uid=many\n", b"\xff\xfe\n", b"&" * 2000 + b"\n"],
 )
 def test_a_malformed_line_changes_nothing_and_the_next_is_answered(
     daemon: DaemonProcess, wrong: bytes
@@ -290,6 +292,8 @@ def test_every_decision_is_one_line_of_the_log(daemon: DaemonProcess) -> None:
     assert event["user"] == "grace"
     assert (event["model"], event["gpu"], event["limit"]) == ("resnet50", "a100", "44")
     assert event["duration_us"] > 0
+    (greps,) = re.findall(r"journalctl .* \| grep '(.*)'", REFERENCE.read_text("utf-8"))
+    assert greps in daemon.log_file.read_text()
 
 
 def _closed(client: socket.socket) -> bool:

@@ -144,9 +144,9 @@ def test_metrics_on_loopback_count_what_was_asked(tmp_path: Path) -> None:
         # An answer is counted once it is sent, and the metrics are read by another thread.
         shown = _scraped(port, until="answer_seconds_count 5.0")
     for counted in (
-        'requests_total{kind="submit",outcome="decided"} 3.0',
-        'requests_total{kind="submit",outcome="failed"} 1.0',
-        'requests_total{kind="",outcome="malformed"} 1.0',
+        'requests_total{outcome="decided"} 3.0',
+        'requests_total{outcome="failed"} 1.0',
+        'requests_total{outcome="malformed"} 1.0',
         'limits_set_total{gpu="a100",tier="model"} 3.0',
         "answer_seconds_count 5.0",
         'predictor_info{version="stand-in"} 1.0',

@@ -14,9 +14,10 @@ from clusters import FEATURES, JOB, cluster, gpu_node, submit
 from predictor.identify.grammar import parse_text
 from predictor.job.training_job import TrainingJob
 from slurm_plugin.ahead import PoolAhead, QueueAhead
-from slurm_plugin.cluster import Association, Partition, SlurmJob, WallLimits
+from slurm_plugin.cluster import Association, Partition, Settings, SlurmJob, WallLimits
 from slurm_plugin.decide import SlurmDecider, cpu_bound
 from slurm_plugin.mark import MAX_CHARS, JobMark, parse_mark
+from slurm_plugin.order import SINCE_S
 from slurm_plugin.protocol import HookAnswer, PartitionRequest
 
 Decide = Any
@@ -322,6 +323,15 @@ def test_excluded_users_accounts_partitions_and_qos_pass(decider: Decide) -> Non
         answer = decider(exclude=exclude).decide(submit(qos="q"))
         assert answer == HookAnswer(log=answer.log)
         assert "excluded" in answer.log
+
+
+def test_an_excluded_job_is_left_alone_but_for_its_place(decider: Decide) -> None:
+    """Without one it would wait for ever behind all jobs that have one."""
+    view = cluster(settings=Settings(priority="multifactor", scheduler="backfill"))
+    policy = {"order": {"mode": "apply", "weight": 2, "longest_delay": "1d"}}
+    answer = decider(view, exclude={"users": ["u1"]}, **policy).decide(submit())
+    place = {"order": "site_factor", "other_delay": 28_800, "since": SINCE_S}
+    assert answer == HookAnswer(log=answer.log, **place)  # type: ignore[arg-type]
 
 
 def test_an_unknown_gpu_type_among_the_nodes_leaves_the_default(decider: Decide) -> None:

@@ -39,7 +39,6 @@ POLICY = {
 }
 # Another value of each field of a request.
 OTHERS: dict[str, Any] = {
-    "kind": "modify",
     "uid": 7,
     "user": "banned",
     "account": "lab2",
@@ -224,7 +223,7 @@ def test_an_answer_with_its_id_is_never_too_long_for_the_hook(length: int) -> No
         def decide(self, request: HookRequest) -> HookAnswer:
             return HookAnswer(log="reason=set", message="a" * length, time_limit=90)
 
-    line = b"v=%d&kind=submit&user=ada\n" % VERSION
+    line = b"v=%d&user=ada\n" % VERSION
     found = decided(Talkative(), line, f"{2**22:x}-{10**9}")  # type: ignore[arg-type]
     assert len(found.line) <= MAX_ANSWER_BYTES
     assert parse_answer(found.line).time_limit == 90

@@ -15,10 +15,11 @@ from predictor.estimate.fitting import Fitted
 from predictor.site.backtest.policies import ORDER_BOUND_S, ORDER_WEIGHT
 from predictor.site.calibration.site_state import SiteState, write_state
 from predictor.site.similar.memory import SiteMemory
+from slurm_plugin.cluster import Settings
 from slurm_plugin.config import Order, SlurmLimits, policy_at, policy_of
 from slurm_plugin.decide import SlurmDecider
 from slurm_plugin.mark import parse_mark
-from slurm_plugin.order import delay_s
+from slurm_plugin.order import delay_s, warnings
 from slurm_plugin.protocol import HookAnswer, HookRequest
 
 TOOK_S = 7000.0
@@ -156,3 +157,24 @@ def test_auto_is_what_the_runs_of_the_site_reported(home: Path, tmp_path: Path) 
 def test_the_order_is_the_one_that_the_backtest_plays(estimate_s: float) -> None:
     played = min(ORDER_WEIGHT * estimate_s, ORDER_BOUND_S)
     assert delay_s(Order(), estimate_s) == played
+
+
+@pytest.mark.parametrize(
+    ("settings", "policy", "said"),
+    [
+        ({"priority": "basic", "scheduler": "builtin"}, {}, "nothing is written"),
+        ({"priority": "basic", "scheduler": "backfill"}, {}, "users can undo it"),
+        ({"age_points_per_s": 1.0, "age_max_s": 3600.0}, {}, "raise PriorityMaxAge"),
+        ({"age_points_per_s": 1e-5, "age_max_s": 1e9}, {}, "worth 6 points"),
+        ({"age_points_per_s": 1.0, "age_max_s": 1e9}, {}, None),
+        ({"age_points_per_s": 1.0, "age_max_s": 3600.0}, {"longest_delay": "1h"}, None),
+        ({}, {}, None),  # time of submission counted in
+    ],
+)
+def test_the_admin_is_warned_of_what_weakens_the_order(
+    settings: dict[str, Any], policy: dict[str, str], said: str | None
+) -> None:
+    given = Settings(**{"priority": "multifactor", "scheduler": "backfill"} | settings)
+    told = warnings(Order(**policy), given)
+    assert len(told) == (said is not None)
+    assert said is None or said in told[0]

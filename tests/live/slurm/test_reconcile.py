@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -58,6 +58,24 @@ def test_jobs_submitted_while_the_daemon_was_dead_are_made_good(
         assert (found["Features"] == "tensorcore") == (job is not described)
     assert bench.job(own.job_id)["TimeLimit"] == "15:00:00"
     assert "AdminComment" not in bench.job(cpu.job_id)
+
+
+def test_of_an_array_the_tasks_that_run_keep_what_they_have(
+    bench: SlurmCluster, daemon: DecisionDaemon, user: str | None
+) -> None:
+    ask = ("--gres=gpu:a100:1", f"--comment={MODEL}", "--array=0-5%2")
+    array = bench.submit(*ask, user=user, script="#!/bin/sh\nsleep 300\n")
+    tasks = [f"{array.job_id}_{n}" for n in range(6)]
+
+    def shown(task: str) -> Mapping[str, str]:
+        text = bench.run("scontrol", "-o", "show", "job", task).stdout
+        return dict(word.split("=", 1) for word in text.split() if "=" in word)
+
+    bench.wait_until(lambda: all(shown(t)["JobState"] == "RUNNING" for t in tasks[:2]))
+    daemon.start()
+    bench.wait_until(lambda: shown(tasks[5])["TimeLimit"] != DEFAULT, WITHIN_S)
+    assert {shown(task)["TimeLimit"] for task in tasks[:2]} == {DEFAULT}
+    assert len({shown(task)["TimeLimit"] for task in tasks[2:]}) == 1
 
 
 def test_a_new_network_costs_its_submit_no_prediction_and_is_made_good(
@@ -132,7 +150,10 @@ def test_the_order_is_written_at_submit_and_made_good_and_taken_back(
     short = bench.submit(*waits, "--gres=gpu:1", "--time=10", user=user)
     long = bench.submit(*waits, "--gres=gpu:1", "--time=2000", user=user)
     cpu = bench.submit(*waits, user=user)
-    queued = {late.job_id, short.job_id, long.job_id, cpu.job_id}
+    daemon.kill()
+    missed = bench.submit(*waits, "--gres=gpu:1", "--time=10", user=user)
+    daemon.start()
+    queued = {late.job_id, short.job_id, missed.job_id, long.job_id, cpu.job_id}
     places: dict[int, int] = {}
 
     def all_placed() -> bool:
@@ -140,6 +161,10 @@ def test_the_order_is_written_at_submit_and_made_good_and_taken_back(
         return queued <= places.keys()
 
     bench.wait_until(all_placed, WITHIN_S)
+    # of the missed one the hook knew no more than of the job without GPUs
+    bench.wait_until(
+        lambda: all_placed() and abs(places[missed.job_id] - places[short.job_id]) < 60, WITHIN_S
+    )
     # the one of 2,000 minutes and jobs without an estimate stand back as far as is allowed
     assert places[short.job_id] > places[cpu.job_id]
     assert places[cpu.job_id] == pytest.approx(places[long.job_id], abs=60)  # moments later

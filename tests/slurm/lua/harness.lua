@@ -10,7 +10,8 @@ package.path = directory .. "/?.lua;" .. package.path
 local NO_VAL, NO_VAL16 = 4294967294, 65534
 local NUMBERS = {
   time_limit = NO_VAL, time_min = NO_VAL, min_nodes = NO_VAL, max_nodes = NO_VAL,
-  num_tasks = NO_VAL, het_job_offset = NO_VAL, priority = NO_VAL,
+  num_tasks = NO_VAL, het_job_offset = NO_VAL, priority = NO_VAL, nice = NO_VAL,
+  site_factor = NO_VAL,
   ntasks_per_node = NO_VAL16, sockets_per_node = NO_VAL16,
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,10 @@ import pytest
 from fake_daemon import daemon, says
 from lua_hook import INFINITE, JOB, NO_VAL, Hook
 
+from slurm_plugin.order import BASE, SINCE_S
 from slurm_plugin.protocol import HookAnswer, parse_request
+
+NICE_OFFSET = 2147483648
 
 GOOD = HookAnswer(
     log="model=resnet50 limit=235 reason=set",
@@ -230,3 +235,54 @@ def test_unset_in_slurm_is_absent_in_the_request(hook: Hook, path: Path) -> None
     assert (request.time_limit, request.time_min, request.min_nodes) == (None, None, None)
     assert (request.sockets_per_node, request.script) == (None, None)
     assert request.comment == JOB["comment"]
+
+
+ORDERED = HookAnswer(log="", order="site_factor", delay=3600, other_delay=72_000, ttl_s=0)
+
+
+@pytest.fixture
+def patient(hook: Hook) -> Hook:
+    """A hook that asks about every job, and waits on a busy machine."""
+    hook.configure(timeout=1.0, breaker_s=0.0)
+    return hook
+
+
+def test_every_job_gets_a_place_once_the_daemon_told_an_order(patient: Hook, path: Path) -> None:
+    with daemon(path, ORDERED):
+        assert patient.submit().written == {"site_factor": BASE - 3600}
+    # without GPUs, and without an answer: as jobs of which nothing is known
+    assert patient.submit(tres_per_node=None).written == {"site_factor": BASE - 72_000}
+    assert patient.submit().written["site_factor"] == BASE - 72_000
+    with daemon(path, HookAnswer(log="reason=late", ttl_s=0)):
+        assert patient.submit().written == {"site_factor": BASE - 72_000}
+    assert patient.submit(tres_per_node=None).written == {"site_factor": BASE - 72_000}
+
+
+def test_no_job_gets_a_place_once_the_daemon_told_none(patient: Hook, path: Path) -> None:
+    with daemon(path, ORDERED):
+        patient.submit()
+    with daemon(path, HookAnswer(log="", ttl_s=15)):
+        assert patient.submit().written == {}
+    assert patient.submit(tres_per_node=None).written == {}
+
+
+@pytest.mark.parametrize("job", [{"priority": 0}, {"site_factor": 777}])
+def test_a_held_job_and_a_place_given_by_the_site_stay(
+    patient: Hook, path: Path, job: dict[str, int]
+) -> None:
+    with daemon(path, ORDERED):
+        assert patient.submit(**job).written == {}
+
+
+def test_waiting_is_counted_in_where_the_scheduler_does_not(patient: Hook, path: Path) -> None:
+    with daemon(path, replace(ORDERED, since=SINCE_S)):
+        back = BASE - patient.submit().written["site_factor"]
+    assert back == pytest.approx(time.time() - SINCE_S + 3600, abs=60)
+
+
+@pytest.mark.parametrize("own", [0, 300, -300])
+def test_nice_is_added_to_the_users_own_and_bounded(patient: Hook, path: Path, own: int) -> None:
+    with daemon(path, replace(ORDERED, order="nice")):
+        assert patient.submit(nice=NICE_OFFSET + own).written["nice"] == NICE_OFFSET + own + 3600
+    with daemon(path, replace(ORDERED, order="nice", delay=4_000_000_000)):
+        assert patient.submit(nice=NICE_OFFSET + own).written["nice"] == NICE_OFFSET + 2_000_000_000
