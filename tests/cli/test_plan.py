@@ -60,10 +60,10 @@ def test_the_plan_is_the_fastest_within_the_budget(
 def test_within_a_deadline_the_plan_is_the_cheapest(run_json: RunJson, prices: str) -> None:
     words = ("plan", *JOB, "--prices", prices, "--gpus", "1,2,8", "--within")
     every = run_json(*words, "1000d")["plans"]
-    limit_s = sorted(map(time_of, every))[10]
+    limit_s = sorted(map(time_of, every))[10] + 5e-4  # a text of it may be a little less
     plans = run_json(*words, f"{limit_s:.6f}s")["plans"]
     (chosen,) = [one for one in plans if one["chosen"]]
-    within = [one for one in every if time_of(one) <= limit_s + 1e-3]
+    within = [one for one in every if time_of(one) <= limit_s]
     assert chosen["cost"]["amount"] == min(amounts(within))
 
 
