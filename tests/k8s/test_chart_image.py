@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
+import sysconfig
 from fnmatch import fnmatch
+from functools import partial
+from pathlib import Path
 
+import pytest
 from chart_files import ROOT
 from chart_render import needs_helm, render
 
@@ -48,6 +56,33 @@ def test_it_runs_as_an_ordinary_user() -> None:
     final = DOCKERFILE.rpartition("\nFROM ")[2]
     (user,) = re.findall(r"^USER (\d+):\d+$", final, re.MULTILINE)
     assert int(user) > 0
+
+
+@pytest.mark.slow
+def test_its_steps_make_a_command_that_reads_a_configuration(tmp_path: Path) -> None:
+    """Replayed on this machine; what others publish comes from the environment of the tests."""
+    src, made = tmp_path / "src", tmp_path / "opt"
+    src.mkdir()
+    beside = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    beside |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    beside["PYTHONPATH"] = sysconfig.get_path("purelib")
+    run = partial(subprocess.run, env=beside, check=True, capture_output=True, text=True)
+    steps, _, start = DOCKERFILE.partition("\nENTRYPOINT ")
+    for word, _, rest in (line.partition(" ") for line in steps.splitlines()):
+        if word == "COPY" and not rest.startswith("--from"):
+            *sources, target = rest.split()
+            run(["cp", "-r", *(ROOT / source for source in sources), src / target])
+        elif word == "RUN":
+            told = rest.replace("/opt/precision-time", str(made)).replace("${EXTRAS}", "kubernetes")
+            told = told.replace(" install ", " install --no-deps --no-build-isolation ")
+            run(["bash", "-euc", told], cwd=src)
+    entry, command = map(json.loads, start.split("\nCMD "))
+    config = tmp_path / "config.yaml"
+    config.write_text("mode: observe")
+    called = [made / "bin" / entry[0], command[0], "check", command[2], config]
+    assert run(called, cwd=tmp_path).stdout == "ok      the configuration can be used\n"
+    where = "import k8s_extender.server.service as it; print(it.__file__)"
+    assert run([made / "bin/python", "-c", where], cwd=tmp_path).stdout.startswith(str(made))
 
 
 @needs_helm

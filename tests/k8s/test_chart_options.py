@@ -41,13 +41,28 @@ def test_a_hung_process_is_ended_within_seconds() -> None:
 
 @needs_helm
 def test_common_labels_are_on_every_object_and_pod() -> None:
-    rendered = render({"commonLabels": {"team": "hpc"}, "history": FOLLOWING})
-    for found in rendered.objects:
-        assert found["metadata"]["labels"]["team"] == "hpc", found["kind"]
-    assert rendered.pod()["metadata"]["labels"]["team"] == "hpc"
+    rendered = render({"commonLabels": {"team": "hpc"}, **EVERYTHING})
+    pods = [found["spec"]["template"] for found in rendered.all("Deployment")]
+    pods += [o["spec"]["jobTemplate"]["spec"]["template"] for o in rendered.all("CronJob")]
+    assert len(pods) == 4
+    for found in (*rendered.objects, *pods):
+        assert found["metadata"]["labels"]["team"] == "hpc", found
 
 
-FOLLOWING: dict[str, Any] = {"follow": True, "secret": {"name": "history"}}
+@needs_helm
+def test_every_pod_that_stays_is_asked_whether_it_lives() -> None:
+    rendered = render(EVERYTHING)
+    for found in rendered.all("Deployment"):
+        for container in found["spec"]["template"]["spec"]["containers"]:
+            assert "livenessProbe" in container
+            assert ("readinessProbe" in container) == (container["name"] != "history")
+
+
+EVERYTHING: dict[str, Any] = {
+    "scheduler": "second-scheduler",
+    "history": {"follow": True, "secret": {"name": "history"}},
+    "report": {"enabled": True, "existingClaim": "reports"},
+}
 
 
 @needs_helm
