@@ -51,6 +51,12 @@ POSITIVE: dict[str, Any] = {"type": click.FloatRange(0, min_open=True), "show_de
 )
 @click.option("--max-limit-h", default=8760.0, help="Hours of the longest limit.", **POSITIVE)
 @click.option(
+    "--order-weight", default=5.0, help="Order: times its estimate that a job waits.", **POSITIVE
+)
+@click.option(
+    "--longest-delay-h", default=168.0, help="Order: hours that it waits so at most.", **POSITIVE
+)
+@click.option(
     "--scheduler",
     "--queue",
     "scheduler",
@@ -90,6 +96,8 @@ def backtest(
     pools: tuple[Pool, ...],
     default_limit_h: float,
     max_limit_h: float,
+    order_weight: float,
+    longest_delay_h: float,
     scheduler: str,
     slurm_conf: Path | None,
     depth: int,
@@ -117,7 +125,12 @@ def backtest(
     if history is not None and swf is not None:
         raise TraceError("two logs to replay: give one of --history and --swf")
     chosen = policies_of(POLICIES if policies is None else policies.split(","))
-    bounds = LimitBounds(default_s=default_limit_h * HOUR_S, cap_s=max_limit_h * HOUR_S)
+    bounds = LimitBounds(
+        default_s=default_limit_h * HOUR_S,
+        cap_s=max_limit_h * HOUR_S,
+        order_weight=order_weight,
+        order_bound_s=longest_delay_h * HOUR_S,
+    )
     rules = SlurmRules()
     if slurm_conf is not None:
         rules = SlurmRules.of_config(slurm_conf.read_text(encoding="utf-8", errors="replace"))

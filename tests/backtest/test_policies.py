@@ -12,7 +12,6 @@ from site_runs import run_of
 
 from predictor.errors import TraceError
 from predictor.site.backtest.policies import (
-    ORDER_BOUND_S,
     LimitPolicy,
     Limits,
     learned_times,
@@ -27,7 +26,12 @@ from predictor.site.backtest.run import (
     limit_figures,
     replay_limits,
 )
-from predictor.site.backtest.workload import LimitBounds, ReplayJobs, workload_of_runs
+from predictor.site.backtest.workload import (
+    ORDER_BOUND_S,
+    LimitBounds,
+    ReplayJobs,
+    workload_of_runs,
+)
 from predictor.site.history.run import Run
 from predictor.site.replay import Policy, Pool
 
@@ -181,6 +185,15 @@ def test_nobody_is_overtaken_by_jobs_that_come_more_than_a_week_later() -> None:
     key_s = limits_of(work, LimitPolicy.parse("order-users")).key_s
     assert key_s is not None
     assert (key_s - work.submit_s <= ORDER_BOUND_S).all()
+
+
+def test_the_order_is_played_with_the_weight_and_the_bound_of_a_site() -> None:
+    bounds = LimitBounds(order_weight=2.0, order_bound_s=3 * HOUR)
+    work = replace(mixed(), bounds=bounds)
+    order = LimitPolicy.parse("order-users")
+    asked_s, key_s = limits_of(work, order).limit_s, limits_of(work, order).key_s
+    assert key_s is not None
+    assert key_s == pytest.approx(work.submit_s + np.minimum(2.0 * asked_s, 3 * HOUR))
 
 
 def test_a_job_that_a_learned_limit_kills_runs_again_from_nothing_and_counts() -> None:

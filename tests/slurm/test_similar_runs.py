@@ -12,7 +12,7 @@ from clusters import cluster, submit
 from site_runs import run_of, told
 
 from predictor.estimate.fitting import Fitted
-from predictor.site.backtest.policies import ORDER_BOUND_S, ORDER_WEIGHT
+from predictor.site.backtest.workload import ORDER_BOUND_S, ORDER_WEIGHT
 from predictor.site.calibration.site_state import SiteState, write_state
 from predictor.site.similar.memory import SiteMemory
 from slurm_plugin.cluster import Settings

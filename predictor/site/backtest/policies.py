@@ -25,9 +25,6 @@ ACCEPTED = (
 )
 # No limit is shorter: a job of no length still needs one.
 LEAST_S = 1.0
-# A job stands in line as if it had come so many times its estimate later, and at most a week: so
-# nobody is overtaken by jobs that come more than a week after it.
-ORDER_WEIGHT, ORDER_BOUND_S = 5.0, 7 * 86_400.0
 _QUANTILE = re.compile(rf"({HISTORY}|{ORDER})@(0\.\d+)")
 
 
@@ -152,4 +149,5 @@ def _unkilled(limit_s: Floats, predicted: NDArray[np.bool_], key_s: Floats | Non
 
 
 def _key(work: ReplayJobs, estimate_s: Floats) -> Floats:
-    return work.submit_s + np.minimum(ORDER_WEIGHT * estimate_s, ORDER_BOUND_S)
+    bounds = work.bounds
+    return work.submit_s + np.minimum(bounds.order_weight * estimate_s, bounds.order_bound_s)

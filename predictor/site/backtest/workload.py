@@ -19,14 +19,23 @@ from ..replay import Floats, Ints, Pool
 from ..similar.past_runs import PastRun, RunEnd
 
 HOUR_S = 3600.0
+# A job stands in line as if it had come so many times its estimate later, and at most a week: so
+# nobody is overtaken by jobs that come more than a week after it.
+ORDER_WEIGHT, ORDER_BOUND_S = 5.0, 7 * 24 * HOUR_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitBounds:
-    """What holds for every job: the limit of those whose users stated none, and the longest."""
+    """What holds for every job: the limit of those whose users stated none, and the longest.
+
+    In an order by estimates it stands back ``order_weight`` times its own, ``order_bound_s`` at
+    most.
+    """
 
     default_s: float = 24 * HOUR_S
     cap_s: float = UNLIMITED_S
+    order_weight: float = ORDER_WEIGHT
+    order_bound_s: float = ORDER_BOUND_S
 
     def __post_init__(self) -> None:
         if not 0 < self.default_s <= self.cap_s:

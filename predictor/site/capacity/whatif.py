@@ -21,7 +21,7 @@ from profiles.gpus import find_gpu, gpus
 from ...errors import TraceError
 from ...job.training_job import TrainingJob
 from ...planning.cost import Terms, power_of
-from ..backtest.policies import ORDER_BOUND_S, ORDER_WEIGHT
+from ..backtest.workload import ORDER_BOUND_S, ORDER_WEIGHT
 from ..history.cells import UNLIMITED_S
 from ..history.run import EndedJob, JobState, Run
 from ..replay import Floats, Ints, Pool, Trace, replay
