@@ -175,16 +175,18 @@ class SlurmDecider:
         if (known := self._readings.get(key)) is not None:
             return known
         command = command_signature(" ".join(request.argv), request.work_dir or "")
+        signature = ""
         try:
             with cpu_bound(self.read_cpu_s):
+                signature = _signature(text)
                 signalled = self.policy.soft_time.mode != "off" and "signal" in sbatch_options(text)
                 stated = self._stated(request)
-                read = ReadTexts(stated, _signature(text), command, signalled)
+                read = ReadTexts(stated, signature, command, signalled)
         except CpuBoundError as error:
             stated = self._stated(replace(request, script=None, argv=()))
             problem = Problem("script", f"not read: {error}", "command", contradiction=True)
             stated = replace(stated, problems=(*stated.problems, problem))
-            return ReadTexts(stated, "", command, signalled=True)
+            return ReadTexts(stated, signature, command, signalled=True)
         self._readings[key] = read
         if len(self._readings) > KEPT_READINGS:
             del self._readings[next(iter(self._readings))]

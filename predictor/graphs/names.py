@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from heapq import nlargest
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +35,7 @@ _CACHED = re.compile(
     r"^(?:.*/)?models--(?:(?:(?!--|/).)+--)?(?=[^/]+/snapshots/)|/snapshots/[^/]+/?$"
 )
 _SIZE = re.compile(r"(.+?)-(\d{2,4})(?:x\2)?")
-_NEAREST_OF = 40
+_NEAREST_OF, _COMPARED = 40, 24
 _CUTOFF = 0.5
 _TELLING = 4  # letters from which on a part of a name tells which it is
 
@@ -129,13 +132,33 @@ def why_refused(name: str, library: str = "") -> str:
     return next((refusal.reason for refusal in refused), "")
 
 
+@lru_cache(maxsize=1024)
 def nearest(name: str) -> tuple[str, ...]:
-    """At most three entries whose names or aliases look like ``name``."""
+    """At most three entries whose names or aliases look like ``name``.
+
+    Only those that share most pairs of letters are compared: scripts are read in milliseconds.
+    """
     known = _known()
     key = normal(name[:MAX_NAME]).rpartition("/")[2][:_NEAREST_OF]
-    close = difflib.get_close_matches(key, known, n=6, cutoff=_CUTOFF)
+    shared = Counter(one for pair in _pairs(key) for one in _by_pairs().get(pair, ()))
+    like = nlargest(_COMPARED, shared, lambda one: shared[one] / (len(key) + len(one)))
+    close = difflib.get_close_matches(key, like, n=6, cutoff=_CUTOFF)
     inside = [name for name in known if key in name and len(key) >= _TELLING]
     return tuple(dict.fromkeys(known[c] for c in (*inside, *close)))[:3]
+
+
+def _pairs(name: str) -> set[str]:
+    return set(map("".join, pairwise(name)))
+
+
+@cache
+def _by_pairs() -> Mapping[str, list[str]]:
+    """The known names by the pairs of letters in them."""
+    found = defaultdict[str, list[str]](list)
+    for name in _known():
+        for pair in _pairs(name):
+            found[pair].append(name)
+    return dict(found)
 
 
 def normal(name: str) -> str:

@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from ..errors import JobError, UnknownModelError
@@ -173,6 +174,7 @@ class Draft:
 _COMMON = "model, precision, batch_size, seq_len, epochs, steps, options ..."
 
 
+@lru_cache(maxsize=256)
 def _expected(key: str) -> str:
     """The keys that look most like one that is none, an option as it is written in a comment."""
     word, options = re.sub(r"^options?\.", "", key_of(key))[:40], spelled_options()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from profiles.storage import shipped_yaml
@@ -128,6 +128,7 @@ class Flags:
         return not (harmless and other is None) and flag not in self.spreading_flags
 
 
+@lru_cache(maxsize=1024)
 def flag_of(word: str) -> str:
     """The spelling flags are compared in; dotted keys are without dashes and ``+``.
 
@@ -312,7 +313,8 @@ def family_of(launch: Launch) -> FlagFamily:
     return next((family for family in proven if not family.only), table.generic)
 
 
-def said(words: Sequence[str]) -> list[tuple[str, str | None, tuple[str, ...]]]:
+@lru_cache(maxsize=64)
+def said(words: tuple[str, ...]) -> tuple[tuple[str, str | None, tuple[str, ...]], ...]:
     """Flags in their order: name, value behind ``=`` or None, and the words that follow.
 
     ``key=value`` of Hydra and ``KEY.NAME value`` of yacs count as flags.
@@ -327,7 +329,7 @@ def said(words: Sequence[str]) -> list[tuple[str, str | None, tuple[str, ...]]]:
             found.append((name if "." in name else f"--{name.lstrip('+~')}", value, ()))
         elif _CONFIG_KEY.fullmatch(word):
             found.append((word, None, following))
-    return found
+    return tuple(found)
 
 
 def positional(words: Sequence[str]) -> list[str]:

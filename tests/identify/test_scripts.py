@@ -51,6 +51,21 @@ def test_scripts_whose_flags_may_change_the_time_are_not_alike() -> None:
     assert alike(few) != alike(more)
 
 
+def test_a_name_that_nobody_knows_costs_little_to_read() -> None:
+    """The hook of Slurm reads for 10 ms at most, and most jobs name networks of their own."""
+
+    def least_s(*names: str) -> float:
+        taken = []
+        for name in names:
+            began_s = time.process_time()
+            identify(script=f"torchrun train_depth.py --model {name} --batch-size 32\n")
+            taken.append(time.process_time() - began_s)
+        return min(taken)
+
+    known = least_s("resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
+    assert least_s(*(f"my_depth_net_v{n}" for n in range(5))) < 10 * known
+
+
 def test_a_script_is_read_in_a_few_milliseconds() -> None:
     texts = [path.read_text() for path in SCRIPTS.glob("*.sh")]
     for text in texts:

@@ -16,6 +16,7 @@ from predictor.estimate.core import Predictor
 from predictor.estimate.fitting import Fitted
 from predictor.identify.rules import Rule, Rules
 from predictor.site.calibration.site_state import SiteState
+from predictor.site.similar.request import script_signature
 from slurm_plugin.ahead import QueueAhead
 from slurm_plugin.cluster import Association, SlurmJob, WallLimits
 from slurm_plugin.config import policy_of
@@ -164,6 +165,17 @@ def test_a_number_that_means_nothing_here_makes_no_other_script(line: str, other
     decider.decide(submit(script=script))
     with patch("slurm_plugin.decide.identify", side_effect=AssertionError):
         decider.decide(submit(script=script.replace(line, other)))
+
+
+def test_a_script_that_is_given_up_is_still_known_by_its_signature() -> None:
+    """Its reading takes longer than the hook may, but runs alike are found by its words."""
+    decider = SlurmDecider(MadeBefore(), policy_of({}), cluster())
+    script = "#!/bin/sh\n" + "srun python train.py --x 1 --name value\n" * 300
+    signature = script_signature(script)
+    decider.read_cpu_s = 0.02
+    answer = decider.decide(submit(comment=None, script=script))
+    assert "not read: more than" in str(answer.message)
+    assert f"script={signature}" in str(answer.admin_comment)
 
 
 def test_rules_see_every_number_of_a_script() -> None:
