@@ -15,9 +15,10 @@ from daemon_process import DaemonProcess, running
 
 from predictor.cli.main import main
 from predictor.estimate.fitting import Fitted
+from predictor.graphs import names
 from predictor.graphs.catalog import find_entry
 from slurm_plugin.cli.decide import request_of
-from slurm_plugin.daemon.decider_child import WARM_UP
+from slurm_plugin.daemon.decider_child import WARM_UP, load_policy
 from slurm_plugin.protocol import (
     HookAnswer,
     HookRequest,
@@ -283,8 +284,15 @@ def test_a_request_is_read_as_it_was_written() -> None:
     assert parse_request(encode_request(request)) == request
 
 
-def test_the_jobs_of_the_warm_up_are_in_the_catalog() -> None:
-    assert all(find_entry(model) is not None for model, _, _ in WARM_UP)
+def test_the_jobs_of_the_warm_up_are_in_the_catalog_but_for_one() -> None:
+    assert [find_entry(model) is None for model, _, _ in WARM_UP] == [False, False, False, True]
+
+
+def test_what_finds_the_nearest_names_is_made_before_the_first_job(fitted: Fitted) -> None:
+    """A reading of milliseconds never could, and would be given up each time."""
+    names._by_pairs.cache_clear()
+    load_policy(None, False)
+    assert names._by_pairs.cache_info().currsize == 1
 
 
 def test_nodes_without_slurm_say_which_command_failed(run: Run, policy: Path) -> None:
