@@ -15,10 +15,9 @@ from daemon_process import DaemonProcess, running
 
 from predictor.cli.main import main
 from predictor.estimate.fitting import Fitted
-from predictor.graphs import names
 from predictor.graphs.catalog import find_entry
 from slurm_plugin.cli.decide import request_of
-from slurm_plugin.daemon.decider_child import WARM_UP, load_policy
+from slurm_plugin.daemon.decider_child import WARM_UP
 from slurm_plugin.protocol import (
     HookAnswer,
     HookRequest,
@@ -288,11 +287,18 @@ def test_the_jobs_of_the_warm_up_are_in_the_catalog_but_for_one() -> None:
     assert [find_entry(model) is None for model, _, _ in WARM_UP] == [False, False, False, True]
 
 
-def test_what_finds_the_nearest_names_is_made_before_the_first_job(fitted: Fitted) -> None:
+def test_what_takes_longer_than_a_script_may_is_made_before_the_first_job() -> None:
     """A reading of milliseconds never could, and would be given up each time."""
-    names._by_pairs.cache_clear()
-    load_policy(None, False)
-    assert names._by_pairs.cache_info().currsize == 1
+    program = """
+import sys
+from predictor.graphs import names
+from slurm_plugin.daemon.decider_child import load_policy
+load_policy(None, False)
+print(names._by_pairs.cache_info().currsize, "predictor.graphs.families.voices" in sys.modules)
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "True"]
 
 
 def test_nodes_without_slurm_say_which_command_failed(run: Run, policy: Path) -> None:
