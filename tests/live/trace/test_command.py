@@ -132,7 +132,7 @@ MISTAKES: list[Mistake] = [
     (("own_nets:build", "--input", "S"), "seq_len"),
     (("own_nets:build", "--input", "3,32,32", "--loss", "hinge"), "cross_entropy"),
     (("--hf-config", "missing.json"), "hf_config"),
-    ((), "package.module:name, or --hf-config FILE"),
+    ((), "give PACKAGE.MODULE:NAME or --hf-config FILE"),
 ]
 
 
