@@ -46,7 +46,7 @@ from .nodes import (
     gpu_request,
     pools_of,
 )
-from .order import order_field, told_order
+from .order import OrderField, order_field, told_order
 from .outcome import JobDecision, log_words
 from .placement import Elsewhere, Placed, elsewhere, place
 from .protocol import ANSWER_TTL_S, HookAnswer, HookRequest
@@ -88,6 +88,8 @@ RETRY_TTL_S = 5
 KEPT_ANSWERS, KEPT_READINGS = 1024, 128
 _signature = lru_cache(SCRIPTS_KEPT)(script_signature)
 _alike = lru_cache(KEPT_READINGS)(alike)
+# A view of Slurm, as it is looked at: its nodes, who waits, and where the order is written.
+View = tuple[Cluster | None, QueueAhead | None, tuple[NodePool, ...], OrderField | None]
 # Of a request: what counts by what it comes to alone.
 NO_TEXTS: Mapping[str, Any] = {"argv": (), "environment": {}, "uid": 0} | dict.fromkeys(
     ("comment", "extra", "admin_comment", "script", "within")
@@ -125,19 +127,22 @@ class SlurmDecider:
         looked_at = {name for rule in (rules.rules if rules else ()) for name in rule.match}
         self._rules_see_scripts = "script" in looked_at
         self._looked_at = looked_at & {"name", "user", "account", "partition"}
-        self._newest: tuple[Cluster | None, QueueAhead | None, tuple[NodePool, ...]]
+        self._newest: View
         self.look(cluster, ahead)
         self._seen: object = None
 
     def look(self, cluster: Cluster | None, ahead: QueueAhead | None) -> None:
         """Decide by a newer view from the next request on; another thread may call it."""
         pools = () if cluster is None else pools_of(cluster, self.policy.hardware)
-        self._queue = None if cluster is None else order_field(cluster.settings)
-        self._newest = (cluster, ahead, pools)
+        queue = None if cluster is None else order_field(cluster.settings)
+        self._newest = (cluster, ahead, pools, queue)
 
     def decide(self, request: HookRequest) -> HookAnswer:
         """The answer to one request."""
         self.is_open = False
+        if self._seen is not (newest := self._newest):
+            self._seen, self._answers = newest, {}
+            self._cluster, self._ahead, self._pools, self._queue = newest
         asked = [part.name for part in request.partitions]
         exclude = self.policy.exclude
         excluded = exclude.reason(request.user, request.account, request.qos, asked)
@@ -149,9 +154,6 @@ class SlurmDecider:
         # The answer rests on what the texts come to: jobs of a sweep have one answer in a view.
         name = request.name if not (read.script or read.command) else None
         key = (name, _counting(request), tuple(read.stated.values.items()), read)
-        if self._seen is not (newest := self._newest):
-            self._seen, self._answers = newest, {}
-            self._cluster, self._ahead, self._pools = newest
         if (answer := self._answers.get(key)) is None:
             shape = replace(request, name=name, **NO_TEXTS)
             if (wanted := gpu_request(shape)) is None:

@@ -144,10 +144,12 @@ class Validator:
         rng = np.random.default_rng(self.seed)
         mean = np.full(len(self.y), np.nan)
         for rows in groups(self.table, key):
-            kept = self._chosen(rows, within[rows], runs) if chosen else []
-            for value in () if chosen else np.unique(within[rows]):
-                members = rows[within[rows] == value]
-                kept.extend(rng.permutation(members)[:runs].tolist())
+            codes = within[rows]
+            if chosen:
+                kept = self._chosen(rows, codes, runs)
+            else:
+                drawn = (rng.permutation(rows[codes == one])[:runs] for one in np.unique(codes))
+                kept = [int(row) for some in drawn for row in some]
             out = np.setdiff1d(rows, kept)
             if len(out):
                 mean[out] = self.leave([out])[out]

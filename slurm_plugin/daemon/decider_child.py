@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 ASIDE_NICE = 10  # whoever answers slurmctld goes first
 # Jobs decided before the first request, so that imports and first calls are behind us.
 WARM_UP = (
-    *(("resnet50", "amp", "a100"), ("bert-base", "bf16", "v100"), ("gpt2", "fp32", "h100")),
+    ("resnet50", "amp", "a100"),
+    ("bert-base", "bf16", "v100"),
+    ("gpt2", "fp32", "h100"),
     ("net-of-nobody", "bf16", "a100"),
 )
 _encoded = lru_cache(1024)(HookAnswer.encode)
