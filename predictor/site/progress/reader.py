@@ -36,7 +36,7 @@ from .marks import (
     row_of,
 )
 from .patterns import count_of
-from .track import Rate, Track, epoch_track, paused_s, printed, step_track
+from .track import Headers, Rate, Track, epoch_track, paused_s, printed, step_track
 
 _SURE = 0.8  # more tells no track from another
 _LONG_SILENCE, _SILENT_AGAIN = 150, 2  # lines without a counter; times the longest one before
@@ -386,7 +386,8 @@ def _training(names: Collection[str], output: _Output) -> ProgressReading:
     headers = [m for m in headers if m.bar] or headers  # a print beside such a bar counts else
     fractions = [m for marks in whole for m in marks if m.fraction]
     told = output.first, output.lengths[EPOCH]
-    found = [step_track(marks, headers, *told) for marks in series]
+    epochs = Headers(headers, output.first)
+    found = [step_track(marks, epochs, *told) for marks in series]
     found += [epoch_track(marks, *told) for marks in (*whole, fractions)]
     tracks = [t for t in found if t is not None and (len(t.points) > 1 or t.last.bar)]
     if not tracks:

@@ -337,19 +337,30 @@ def epoch_track(
     return Track(unit=EPOCH, points=current_run(points), total=_of_run(total, points))
 
 
+class Headers:
+    """Lines with an epoch alone, in their order, for lines that name none.
+
+    ``lowest`` and ``total``, None without lines, are of the epochs they count; found once, for
+    there may be as many counters as lines.
+    """
+
+    def __init__(self, marks: Sequence[Mark], first: Mapping[str, float]) -> None:
+        self.marks = marks
+        self.lowest = _lowest(marks, first) if marks else None
+        self.total = _last_total([m.epoch for m in marks])
+        self.bar = bool(marks and marks[-1].bar)  # such a bar says how many are done
+
+
 def step_track(
-    marks: Sequence[Mark],
-    headers: Sequence[Mark],
-    first: Mapping[str, float],
-    stated: Collection[float],
+    marks: Sequence[Mark], headers: Headers, first: Mapping[str, float], stated: Collection[float]
 ) -> Track | None:
     """The track of lines that count steps, of the run or of epochs.
 
-    ``headers`` are lines with an epoch alone, for lines that name none; ``first`` the epochs that
-    statements counted when the output began, ``stated`` how many epochs there are, as was said.
+    ``first`` are the epochs that statements counted when the output began, ``stated`` how many
+    epochs there are, as was said.
     """
     begun = [m for m in marks if m.inner and (m.inner.at or not m.bar)]  # a bar at 0 says nothing
-    counted = [_in_epoch(m, headers) for m in begun or marks if m.inner is not None]
+    counted = [_in_epoch(m, headers.marks) for m in begun or marks if m.inner is not None]
     if not counted:
         return None
     unit, length = counted[-1].unit, _last_total([m.inner for m in counted])
@@ -369,13 +380,13 @@ def step_track(
         if not per_epoch or median(steps) > _COARSE * per_epoch:
             bare = [replace(m, inner=None, took_s=None) for m in counted]
             return epoch_track(bare, first, stated)
-    own = marks[-1].epoch is not None
-    lowest = _lowest(counted if own else [*headers, *counted], first)
-    epochs = _last_total([m.epoch for m in (*headers, *counted)])
-    outer = bool(headers and headers[-1].bar)  # such a bar says how many are done
-    base = float(not outer and (lowest == 1 or (lowest > 1 and epochs is not None)))
+    lowest = _lowest(counted, first)
+    if marks[-1].epoch is None and headers.lowest is not None:
+        lowest = min(lowest, headers.lowest)
+    epochs = _last_total([m.epoch for m in counted]) or headers.total
+    base = float(not headers.bar and (lowest == 1 or (lowest > 1 and epochs is not None)))
     stands = [(m.stands, m) for m in counted if m.epoch]
-    epochs = _of_index(epochs, (lowest, *(e for (e, _), _ in stands)), outer, stated)
+    epochs = _of_index(epochs, (lowest, *(e for (e, _), _ in stands)), headers.bar, stated)
     points = [Point((e - base) * per_epoch + n, m) for (e, n), m in stands]
     total = None if epochs is None else _of_run(epochs * per_epoch, points)
     return Track(unit=unit, points=current_run(points), total=total, per_epoch=per_epoch)
