@@ -102,7 +102,7 @@ class SlurmDecider:
 
     ``cluster`` and ``ahead`` are a view of Slurm, None while there is none; ``version`` is the
     predictor's, written on every job; ``memory`` is of the site's runs. ``is_open`` says of the
-    last decision that a prediction is still to come.
+    last decision that a prediction, or a script that takes long to read, is still to come.
     """
 
     def __init__(
@@ -185,8 +185,10 @@ class SlurmDecider:
                 stated = self._stated(request)
                 read = ReadTexts(stated, signature, command, signalled)
         except CpuBoundError as error:
+            self.is_open = isinstance(self.predictor, MadeBefore)  # who decides aside has the time
             stated = self._stated(replace(request, script=None, argv=()))
-            problem = Problem("script", f"not read: {error}", "command", contradiction=True)
+            words = f"not read{' yet' if self.is_open else ''}: {error}"
+            problem = Problem("script", words, "command", contradiction=True)
             stated = replace(stated, problems=(*stated.problems, problem))
             return ReadTexts(stated, signature, command, signalled=True)
         self._readings[key] = read

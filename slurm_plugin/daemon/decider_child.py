@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ..decide import SlurmDecider
 
 ASIDE_NICE = 10  # whoever answers slurmctld goes first
+ASIDE_READ_S = 0.05  # of processor time for a script for which nobody waits
 # Jobs decided before the first request, so that imports and first calls are behind us.
 WARM_UP = (
     ("resnet50", "amp", "a100"),
@@ -107,7 +108,8 @@ def load_policy(config: Path | None, aside: bool) -> SlurmDecider:
     )
     for family in {entry.family for entry in entries()}:
         builder_of(family)  # to import it takes longer than a script may
-    bound_s, decider.read_cpu_s = decider.read_cpu_s, 60.0  # first reads are slow
+    bound_s = ASIDE_READ_S if aside else decider.read_cpu_s
+    decider.read_cpu_s = 60.0  # first reads are slow
     for model, precision, gpu in WARM_UP:
         request = HookRequest(
             user="root",

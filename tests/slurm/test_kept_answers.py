@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -20,7 +21,7 @@ from predictor.site.similar.request import script_signature
 from slurm_plugin.ahead import QueueAhead
 from slurm_plugin.cluster import Association, SlurmJob, WallLimits
 from slurm_plugin.config import policy_of
-from slurm_plugin.daemon.decider_child import decided
+from slurm_plugin.daemon.decider_child import decided, load_policy
 from slurm_plugin.decide import SlurmDecider
 from slurm_plugin.estimate import Fields, Made, MadeBefore, make
 from slurm_plugin.protocol import (
@@ -174,8 +175,24 @@ def test_a_script_that_is_given_up_is_still_known_by_its_signature() -> None:
     signature = script_signature(script)
     decider.read_cpu_s = 0.02
     answer = decider.decide(submit(comment=None, script=script))
-    assert "not read: more than" in str(answer.message)
+    assert "not read yet: more than" in str(answer.message)
     assert f"script={signature}" in str(answer.admin_comment)
+    assert decider.is_open  # and read aside
+
+
+def test_aside_a_long_script_is_read_and_one_without_end_is_given_up_for_good(
+    fitted: Fitted, tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("site: first\n")
+    decider = load_policy(policy, aside=True)
+    decider.look(cluster(), None)
+    line = "srun python train.py --x 1 --name value\n"
+    answer = decider.decide(submit(comment=None, script="#!/bin/sh\n" + line * 30))
+    assert "not read" not in str(answer.message)
+    answer = decider.decide(submit(comment=None, script="#!/bin/sh\n" + line * 10_000))
+    assert "not read: more than 50 ms" in str(answer.message)
+    assert not decider.is_open
 
 
 def test_rules_see_every_number_of_a_script() -> None:
