@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from initial_hyper import initial
 
@@ -85,6 +85,7 @@ class TestCovariance:
         shuffled = covariance(rows.take(order), INITIAL)
         np.testing.assert_allclose(shuffled, covariance(rows, INITIAL)[np.ix_(order, order)])
 
+    @settings(max_examples=30)
     @given(seed=st.integers(0, 10_000), new=st.integers(1, 12))
     def test_between_new_and_fitted_rows_is_the_same_function(
         self, table: MakeTable, random_hyper: MakeHyper, seed: int, new: int
@@ -95,6 +96,7 @@ class TestCovariance:
         cross = CrossCovariance(fitted, hyper)(rows.take(np.arange(30, 30 + new)))
         np.testing.assert_allclose(cross, whole[30:, :30], rtol=ROUNDING)
 
+    @settings(max_examples=30)
     @given(seed=st.integers(0, 10_000), data=st.data())
     def test_among_fitted_rows_is_the_same_function(
         self, table: MakeTable, random_hyper: MakeHyper, seed: int, data: st.DataObject

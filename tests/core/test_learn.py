@@ -176,6 +176,7 @@ def test_learning_needs_nothing_that_was_stored(
     assert sets.known.noise < sets.novel.noise
 
 
+@pytest.mark.slow
 def test_the_tool_learns_known_and_novel_configurations(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

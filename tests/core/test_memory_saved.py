@@ -148,7 +148,7 @@ def test_t5_keeps_what_torch_keeps() -> None:
     assert found == pytest.approx(kept, rel=TOLERANCE)
 
 
-@pytest.mark.parametrize("name", ["resnet50", "mobilenet-v2"])
+@pytest.mark.parametrize("name", [pytest.param("resnet50", marks=pytest.mark.slow), "mobilenet-v2"])
 def test_autocast_halves_what_a_convolutional_network_keeps(name: str) -> None:
     """On the CPU, in bf16: its lists agree with CUDA's on convolutions, norms and ReLU."""
     size, network = 128, IMAGES[name]().train()

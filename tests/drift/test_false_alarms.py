@@ -22,6 +22,7 @@ YEARS = 5
 PER_YEAR = PER_WEEK * YEAR_S / WEEK_S
 
 
+@pytest.mark.slow
 def test_years_of_shipped_noise_raise_as_many_as_chosen() -> None:
     """Expected are chosen x YEARS, and a Poisson count exceeds it by 3.1 deviations in 1/1000."""
     charts = {chosen: Chart(limit_for(chosen, PER_YEAR)) for chosen in (1.0, 4.0)}
