@@ -43,13 +43,14 @@ class Software:
 
     ``framework`` and ``date`` (year and part) choose the
     defaults. ``compiled`` steps are fused and cost the host less, ``captured`` ones next to
-    nothing; ``fused_kernels`` fuse pointwise work alone. ``one_process`` launches the work of every
-    GPU in turn. ``recompute`` is ``nothing``,
-    ``attention`` or ``layers``. ``frozen`` is nothing, ``backbone`` (all but the last layer) or
-    ``part``, ``objective`` nothing, ``distillation`` or ``preference``. A ``resumed`` one goes on
-    from a checkpoint, one that ``evaluates`` does so after each epoch. ``half_weights`` (apex O2)
-    are weights in the lower format beside FP32 masters. What is None was not stated. ``settings``
-    say where each field comes from. ``older_attention`` is a kernel made for the generation before.
+    nothing; ``fused_kernels`` fuse pointwise work alone, one that ``spells_out`` GELU and layer
+    norm runs a kernel for each operation. ``one_process`` launches the work of every GPU in turn.
+    ``recompute`` is ``nothing``, ``attention`` or ``layers``. ``frozen`` is nothing, ``backbone``
+    (all but the last layer) or ``part``, ``objective`` nothing, ``distillation`` or ``preference``.
+    A ``resumed`` one goes on from a checkpoint, one that ``evaluates`` does so after each epoch.
+    ``half_weights`` (apex O2) are weights in the lower format beside FP32 masters. What is None was
+    not stated. ``settings`` say where each field comes from. ``older_attention`` is a kernel made
+    for the generation before.
     What is FP32 may be multiplied in TF32 (``tf32_products``, ``tf32_convolutions``). Of networks
     with channels first an ``older_cudnn`` copies the tensors of 1x1 convolutions too. One that
     ``sums_columns`` leaves the gradients of a layer norm's weights to few SMs.
@@ -62,6 +63,7 @@ class Software:
     megatron_core: bool = False
     compiled: bool = False
     fused_kernels: bool = False
+    spells_out: bool = False
     captured: bool = False
     tf32_products: bool = False
     tf32_convolutions: bool = False

@@ -170,7 +170,7 @@ def lowered(job: TrainingJob, typed: tuple[TypedOperator, ...]) -> tuple[TypedOp
         return typed  # layouts are part of what tables of a CPU time
     if job.software.captured or fuses(job):
         typed = tuple(t for t in typed if t.operator.function != READ_BACK)
-    if job.framework.startswith("tensorflow") and ("xla", "off") in job.options:
+    if job.software.spells_out:
         typed = tuple(spelt_out(typed))
     if job.software.sums_columns and not any(t.operator.function == SPELT_NORM for t in typed):
         typed = tuple(column_sums(typed, job.hardware))
@@ -236,10 +236,15 @@ def column_sums(typed: Sequence[TypedOperator], gpu: Gpu) -> Iterator[TypedOpera
 
 
 def takes_channels_last(job: TrainingJob) -> bool:
-    """Whether convolutions can have channels last: torch has no such format of a single axis."""
+    """Whether convolutions can have channels last: torch has no such format of a single axis.
+
+    TensorFlow 1 turns volumes to channels first inside each operator (conv_ops_3d.cc).
+    """
     entry = find_entry(job.model)
-    images = entry is None or entry.image_size is not None
-    return images or job.framework.startswith(ANY_AXES)
+    axes = len(entry.image_size or ()) if entry else 2
+    if job.framework == "tensorflow1" and axes == 3:
+        return False
+    return axes > 0 or job.framework.startswith(ANY_AXES)
 
 
 # What a pointwise operator can be fused into.

@@ -116,6 +116,8 @@ class StepModel:
         work = self.operators.work(job.hardware, typed)
         each_s = self.device_s(job, work)
         host_s = host_rates(job).seconds(work)
+        if graph.synchronous:
+            host_s[0] += proposals_s(job)
         return stage_work(graph, typed, work, each_s, host_s, again(graph, recompute_of(job)))
 
     def device_s(self, job: TrainingJob, work: Work) -> Floats:
@@ -230,6 +232,13 @@ def input_s(job: TrainingJob) -> float:
         return 0.0
     rate = shipped_yaml("host.yaml")["images_per_worker"] * software.loader_workers
     return job.step_samples / job.data_parallel / rate if side >= LEAST_SIDE else 0.0
+
+
+def proposals_s(job: TrainingJob) -> float:
+    """Seconds in which TensorFlow's host chooses the boxes that a detector goes on with."""
+    each = shipped_yaml("host.yaml")["proposals_s"]
+    image_s = float(each.get(job.hardware.architecture, each["later"]))
+    return image_s * job.micro_batch_size if job.framework.startswith("tensorflow") else 0.0
 
 
 def _apart(

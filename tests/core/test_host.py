@@ -34,6 +34,21 @@ def test_every_framework_that_a_job_may_name_has_rates_of_its_own() -> None:
     assert set(named) <= set(yaml.safe_load((folder / "host.yaml").read_text())["frameworks"])
 
 
+def test_tensorflow_chooses_boxes_on_the_host_whatever_the_precision(steps: StepModel) -> None:
+    job = TrainingJob(model="mask-rcnn-r50-fpn", precision="fp32", gpu="v100", batch_size=4)
+    found = []
+    for precision in ("fp32", "amp"):
+        one, four = (
+            steps.price(job.but(framework="tensorflow2", batch_size=n, precision=precision))
+            for n in (1, 4)
+        )
+        found.append(four.host_s - one.host_s)
+        assert four.step_s > four.host_s > 4 * 0.05
+    assert found[0] == pytest.approx(found[1], rel=0.02)
+    classifier = job.but(model="resnet50", framework="tensorflow2", batch_size=4)
+    assert steps.price(classifier).host_s < 0.05
+
+
 def test_forward_in_python_costs_more_than_backward() -> None:
     rates = host_rates(SMALL)
     assert rates.forward_s > rates.backward_s > rates.cast_s

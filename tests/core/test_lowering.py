@@ -64,6 +64,11 @@ class TestLayout:
         off = operators(job.but(options="tf32=off"))
         assert {t.dtype for t in off} == {Dtype.FP32}
 
+    def test_tensorflow_1_has_no_channels_last_of_three_axes(self) -> None:
+        job = RESNET.but(model="unet3d-medical", options="channels_last=on")
+        one, two = (job.but(framework=f"tensorflow{v}") for v in (1, 2))
+        assert copies(one) == copies(one.but(options="channels_last=off")) > copies(two) == 0
+
     def test_inductor_turns_convolutions_to_channels_last(self) -> None:
         assert RESNET.but(options="compile").software.channels_last
         assert not RESNET.but(options="compile", framework="pytorch 2.0").software.channels_last
@@ -134,9 +139,23 @@ class TestFusion:
         assert operators(RESNET.but(options="xla=off")) == operators(RESNET)
 
     @pytest.mark.parametrize("precision", ["fp32", "amp"])
-    def test_tensorflow_without_xla_spells_out_gelu_and_layer_norm(self, precision: str) -> None:
-        job = RESNET.but(model="bert-base", framework="tensorflow1", precision=precision)
-        pairs = list(zip(operators(job), operators(job.but(options="xla=off")), strict=True))
+    @pytest.mark.parametrize(
+        ("fused", "unfused"),
+        [
+            ({"framework": "tensorflow1"}, {"framework": "tensorflow1", "options": "xla=off"}),
+            (
+                {"framework": "mindspore", "options": "graph_kernel_fusion=on"},
+                {"framework": "mindspore"},
+            ),
+            ({"framework": "paddlepaddle 2.0"}, {"framework": "paddlepaddle 1.8"}),
+        ],
+    )
+    def test_what_fuses_nothing_spells_out_gelu_and_layer_norm(
+        self, fused: dict[str, str], unfused: dict[str, str], precision: str
+    ) -> None:
+        job = RESNET.but(model="bert-base", precision=precision)
+        both = (operators(job.but(**software)) for software in (fused, unfused))
+        pairs = list(zip(*both, strict=True))
         gelus = [n for n, (plain, _) in enumerate(pairs) if plain.operator.function == "gelu"]
         norms = [n for n, (t, _) in enumerate(pairs) if t.operator.kind is Kind.LAYER_NORM]
         assert len(gelus) == 2  # of the layers, and of the head

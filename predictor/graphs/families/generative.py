@@ -2,7 +2,7 @@
 
 Rombach et al. arXiv 2112.10752 (diffusers UNet2DConditionModel); Peebles and Xie arXiv 2212.09748
 (DiT; NeMo for video); Zhu et al. arXiv 1703.10593 (pytorch-CycleGAN-and-pix2pix). Latents are
-precomputed: the autoencoder does not run in training.
+precomputed but where Stable Diffusion is asked for with its autoencoder.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ..builder import Feature, GraphBuilder, Options
 
-LATENT_CHANNELS, LATENT_FACTOR = 4, 8  # of the autoencoder, which runs before
+LATENT_CHANNELS, LATENT_FACTOR = 4, 8  # of the autoencoder
 FREQUENCIES = 256  # width of the sinusoids of a time step or a frame rate
 
 
@@ -26,12 +26,16 @@ def diffusion(
     context: int = 1024,
     context_tokens: int = 77,
     text_layers: int = 0,
+    autoencoder: int = 0,
 ) -> None:
     """A denoising step on latents of ``work.image_size`` / ``LATENT_FACTOR``.
 
     ``attention`` says which levels have transformer blocks; ``text_layers`` > 0 runs that many
-    frozen layers of a text encoder ``context`` wide.
+    frozen layers of a text encoder ``context`` wide, ``autoencoder`` > 0 the frozen encoder of the
+    images, so many channels wide at their size.
     """
+    if autoencoder:
+        _image_encoder(b, autoencoder)
     time = 4 * widths[0]
     x = Feature(LATENT_CHANNELS, tuple(n // LATENT_FACTOR for n in b.work.image))
     b.input(2 * x.elements + context_tokens * (1 if text_layers else context))
@@ -65,18 +69,39 @@ def diffusion(
     b.regression_loss(x, kernels=3)
 
 
+def _image_encoder(b: GraphBuilder, width: int) -> None:
+    """Frozen encoder to latents: levels of two residual blocks (diffusers AutoencoderKL)."""
+    with b.forward_only():
+        b.input(3 * b.work.image[0] * b.work.image[1])
+        x = b.conv(Feature(3, b.work.image), width, 3, bias=True)
+        for level, times in enumerate((1, 2, 4, 4)):
+            if level:
+                x = b.conv(x, x.channels, 3, stride=2, padding=1, bias=True)
+            for _ in range(2):
+                x = _residual(b, x, times * width)
+        x = _residual(b, x, x.channels)
+        b.norm(x, "group")
+        with b.repeat(4):  # query, key, value and what they come to
+            b.linear(b.batch_size * x.positions, x.channels, x.channels)
+        b.attention(1, x.positions, x.positions, x.channels, flash=b.work.flash_attention)
+        x = _residual(b, x, x.channels)
+        _normed(b, x)
+        b.conv(x, 2 * LATENT_CHANNELS, 3, bias=True)
+
+
 def _normed(b: GraphBuilder, x: Feature) -> None:
     b.norm(x, "group")
     b.activation(x, "silu")
 
 
-def _residual(b: GraphBuilder, x: Feature, channels: int, time: int) -> Feature:
-    """Two convolutions with the time step between them, beside a skip."""
+def _residual(b: GraphBuilder, x: Feature, channels: int, time: int = 0) -> Feature:
+    """Two convolutions with the time step, if any, between them, beside a skip."""
     _normed(b, x)
     y = b.conv(x, channels, 3, bias=True)
-    b.activation(float(b.batch_size * time), "silu")
-    b.linear(b.batch_size, time, channels)
-    b.add(y)
+    if time:
+        b.activation(float(b.batch_size * time), "silu")
+        b.linear(b.batch_size, time, channels)
+        b.add(y)
     _normed(b, y)
     y = b.conv(y, channels, 3, bias=True)
     if x.channels != channels:
