@@ -89,7 +89,7 @@ def whatif(path: Path, clock: Clock) -> None:
     from predictor.site.capacity import whatif as module
     from predictor.site.capacity.configurations import Outlook
     from predictor.site.capacity.jobs import jobs_of, of_file, pools_of
-    from predictor.site.capacity.report_data import ReportPeriod
+    from predictor.site.history.ingest import Period
     from predictor.site.replay import Pool
 
     outlook = Outlook(_predictor())
@@ -97,7 +97,7 @@ def whatif(path: Path, clock: Clock) -> None:
     until_s = float(frame.select(pl.col("end_s").max()).collect().item())
     clock.around(module, "configurations", "replay")
     with clock.stage("all"):
-        jobs = jobs_of(frame, ReportPeriod(since_s=SINCE_S, until_s=until_s))
+        jobs = jobs_of(frame, Period(since_s=SINCE_S, until_s=until_s))
         plan = module.ClusterChange(add=(Pool(name=ADDED[0], gpus=ADDED[1]),))
         module.what_if(jobs, plan, outlook, Terms(), pools_of(jobs.table, ()))
 
@@ -107,7 +107,7 @@ def _report(path: Path, clock: Clock, predictor: Predictor | None) -> None:
     from predictor.site.capacity import report as module
     from predictor.site.capacity.jobs import of_file
     from predictor.site.capacity.render.page import render_html
-    from predictor.site.capacity.report_data import ReportPeriod
+    from predictor.site.history.ingest import Period
 
     clock.around(facts, "hours_of", "splits", "waits", "limits", "predictions", "tensor_cores")
     clock.around(
@@ -122,7 +122,7 @@ def _report(path: Path, clock: Clock, predictor: Predictor | None) -> None:
         "alternatives",
     )
     with clock.stage("all"):
-        period = ReportPeriod(since_s=SINCE_S, until_s=UNTIL_S)
+        period = Period(since_s=SINCE_S, until_s=UNTIL_S)
         found = module.make_report(of_file(path), period, predictor)
         with clock.stage("page"):
             render_html(found)

@@ -17,7 +17,7 @@ import numpy as np
 from estimates import moments
 
 from predictor.site.capacity.live import Live, LiveJob
-from predictor.site.expected_starts import DRAWS, HIGH, LOW, draw_levels, expected_starts
+from predictor.site.expected_starts import DRAWS, HIGH, LOW, draw_levels, replayed
 from predictor.site.history.accounting_table import AccountingTable
 from predictor.site.history.run import Run
 from predictor.site.replay import Floats, Policy, Pool, SlurmRules, Trace, replay
@@ -127,9 +127,9 @@ def _at(
         ]
     ).clip(LEAST_S)
     real_s = (start_s[rows] - now_s)[waits]
-    yield "our estimates", real_s, expected_starts(live, left_s)[waits]
+    yield "our estimates", real_s, replayed(live, left_s, live.pools).start_s[waits]
     by_limit_s = np.tile((limit_s[rows] - ran_s)[:, None], (1, DRAWS))
-    slurm = expected_starts(live, by_limit_s[:, :1], policy=Policy.SLURM)[waits]
+    slurm = replayed(live, by_limit_s[:, :1], live.pools, policy=Policy.SLURM).start_s[waits]
     yield "users' limits", real_s, np.tile(slurm, (1, DRAWS))
 
 

@@ -19,10 +19,12 @@ import orjson
 from kubernetes import client as api
 from kubernetes.utils.quantity import parse_quantity
 
+from profiles.gpus import known_gpu
+
 from .admission.review import AdmissionRequest
 from .config import Config
 from .decide import Decider
-from .nodes import GpuNode, GpuType, known_gpu
+from .nodes import GpuNode, GpuType
 from .plain import count, items, mapping, owner_of, text
 from .pods import DEVICE_CLASS
 from .watching import FAILURES, KubeObject, ObjectWatch, WatchGroup, body_of

@@ -13,9 +13,10 @@ import orjson
 
 from predictor.estimate.core import Predictor
 from predictor.identify.rules import Rules
+from profiles.gpus import known_gpu
 
 from .config import Config
-from .nodes import SHARED, GpuNode, GpuType, Taint, gpu_node, known_gpu
+from .nodes import SHARED, GpuNode, GpuType, Taint, gpu_node
 from .plain import items, text
 from .rank import Ranking, SiteEstimates, Steps, TypeEstimate, estimated, refusal, unsupported
 from .workload import JobReader, PodJob
@@ -299,7 +300,7 @@ class Decider:
         selected = gpu_node(node, self.config.hardware).type_for(job.resource)
         if selected and selected.gpu and not selected.product.endswith(SHARED):
             return GpuCandidates((selected,))
-        gpu = known_gpu(job.stated.values.get("gpu"))
+        gpu = known_gpu(job.stated.values.get("gpu", ""))
         stated = (
             () if gpu is None else (GpuType(gpu.product, gpu, job.gpus_per_pod, gpu.memory_bytes),)
         )

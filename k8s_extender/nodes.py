@@ -13,8 +13,7 @@ from typing import Any
 
 from kubernetes import client as api
 
-from profiles.errors import UnknownGpuError
-from profiles.gpus import Gpu, find_gpu
+from profiles.gpus import Gpu, known_gpu
 from profiles.storage import shipped_yaml
 
 from .config import Config, Hardware
@@ -184,14 +183,6 @@ def _share(labels: Mapping[str, str], prefix: str, slice_: re.Match[str], gpu: G
     if counted and gpu is not None:
         return min(1.0, counted / gpu.sms)
     return 1.0 if slices is None else min(1.0, max(1, int(slice_[1] or slice_[2])) / slices)
-
-
-def known_gpu(name: str | None) -> Gpu | None:
-    """The GPU of a name, None where there is none."""
-    try:
-        return None if name is None else find_gpu(name)
-    except UnknownGpuError:
-        return None
 
 
 def _taken_apart(label: str) -> tuple[str, str | None]:

@@ -157,9 +157,15 @@ def variants(name: str) -> tuple[str, ...]:
     return tuple(one for one in gpus() if one.startswith(start) and one != find_gpu(name).name)
 
 
+def known_gpu(name: str) -> Gpu | None:
+    """The GPU a name or alias means, None where there is none."""
+    try:
+        return find_gpu(name)
+    except UnknownGpuError:
+        return None
+
+
 def known_name(name: str) -> str:
     """The one name of a GPU for a name or alias; the name of one that nobody knows as it is."""
-    try:
-        return find_gpu(name).name
-    except UnknownGpuError:
-        return name
+    gpu = known_gpu(name)
+    return name if gpu is None else gpu.name

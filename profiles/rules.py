@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .conventions import FUSED_SHARE, MATMUL_OPS, TABLES, Floats
-from .errors import UnknownGpuError
-from .gpus import CPU, Gpu, find_gpu
+from .gpus import CPU, Gpu, find_gpu, known_gpu
 from .storage import COLUMNS
 from .tables import CollectiveTable, OperatorTable
 
@@ -42,9 +41,7 @@ def common_fault(row: Row) -> str | None:
     for column in ("id", "source_repo", "source_commit", "source_path", "license"):
         if not row.get(column):
             return f"{column} is empty"
-    try:
-        find_gpu(row["gpu"])
-    except UnknownGpuError:
+    if known_gpu(row["gpu"]) is None:
         return f"gpu {row['gpu']!r} has no data sheet"
     if "UNRELIABLE" in row.get("note", ""):
         return "marked UNRELIABLE in its note"

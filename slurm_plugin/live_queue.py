@@ -17,8 +17,8 @@ from predictor.site.expected_starts import (
     LEAST_S,
     ExpectedTime,
     draw_levels,
-    expected_starts,
     limit_left_s,
+    replayed,
 )
 from predictor.site.replay import Away, Floats
 from predictor.site.similar.estimate import estimate_job
@@ -261,7 +261,7 @@ def etas(live: Live, queue: Iterable[SlurmJob], memory: SiteMemory) -> tuple[Job
         drawn, basis = _run_time(job, known.get(job.job_id), memory, live.at_s, levels[at])
         run_s[at] = drawn
         bases.append(basis)
-    starts = live.at_s + expected_starts(live, run_s)
+    starts = live.at_s + replayed(live, run_s, live.pools).start_s
     found = []
     for at, job in enumerate(live.jobs):
         waits = job.start_s is None

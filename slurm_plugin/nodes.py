@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from profiles.errors import UnknownGpuError
-from profiles.gpus import Gpu, find_gpu
+from profiles.gpus import Gpu, known_gpu
 
 from .cluster import Cluster, GpuGres, SlurmNode
 from .config import SlurmHardware
@@ -38,10 +37,7 @@ def gpu_of(node: SlurmNode, gres: GpuGres, hardware: SlurmHardware) -> Gpu | Non
 
 def gpu_named(name: str, hardware: SlurmHardware) -> Gpu | None:
     """The GPU that a GRES type or feature means, None where it means none."""
-    try:
-        return find_gpu(hardware.gpu_types.get(name, name))
-    except UnknownGpuError:
-        return None
+    return known_gpu(hardware.gpu_types.get(name, name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,8 +58,6 @@ POSITIVE: dict[str, Any] = {"type": click.FloatRange(0, min_open=True), "show_de
 )
 @click.option(
     "--scheduler",
-    "--queue",
-    "scheduler",
     type=click.Choice(("easy", "fifo", "slurm")),
     default="easy",
     show_default=True,
@@ -162,6 +160,7 @@ def backtest(
         {
             "jobs": len(work),
             "scheduler": found.scheduler,
+            "order": found.order,
             "pools": [asdict(pool) for pool in work.pools],
             "skipped": dict(work.skipped),
             "killed_in_the_past": int(work.censored.sum()),
@@ -182,6 +181,9 @@ def show(found: Backtest) -> None:
     )
     click.echo(f"{count(len(work))} jobs, submitted within {duration(span_s)}, on {gpus}")
     click.echo(f"started by a simulated {played['name']}" + f" ({settings})" * bool(settings))
+    if order := found.order:
+        back = f"{order['weight']:g} x its estimate, at most {duration(order['longest_delay_s'])}"
+        click.echo(f"  in an order, a job stands back {back}")
     for reason, number in work.skipped.items():
         click.echo(f"  skipped, {reason}: {count(number)}")
     if killed := int(work.censored.sum()):

@@ -16,17 +16,16 @@ from .capacity_source import (
     capacity_options,
     opened,
     opened_queue,
+    plan_options,
     queue_options,
 )
 from .console import progress, show_json, show_table, warn
 from .groups import CommandGroup
-from .options import pools_of, predictor, together
+from .options import predictor, together
 
 if TYPE_CHECKING:
     from ..site.capacity.render.tables import ReportTable
     from ..site.capacity.report_data import CapacityReport
-    from ..site.capacity.whatif import ClusterChange
-    from ..site.replay import Pool
 
 _FILE_NAME = re.compile(r"[^\w.@-]|^[.-]")
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -73,40 +72,6 @@ _form_options = together(
 )
 
 
-# Adds ``--add``, ``--remove`` and ``--to-precision``.
-plan_options = together(
-    click.option(
-        "--add",
-        multiple=True,
-        callback=pools_of,
-        metavar="TYPE:GPUS[/PER_NODE]",
-        help="GPUs to add; jobs may run on a type that was not there before. Repeatable.",
-    ),
-    click.option(
-        "--remove",
-        multiple=True,
-        callback=pools_of,
-        metavar="TYPE:GPUS",
-        help="GPUs to take away; their jobs may run on every type they fit. Repeatable.",
-    ),
-    click.option(
-        "--to-precision",
-        type=click.Choice(["mixed"]),
-        help="Send jobs of fp32 and tf32 in mixed precision.",
-    ),
-)
-
-
-def _plan(
-    add: tuple[Pool, ...], remove: tuple[Pool, ...], to_precision: str | None
-) -> ClusterChange | None:
-    """What ``plan_options`` ask for; None for no change."""
-    from ..site.capacity.whatif import ClusterChange
-
-    found = ClusterChange(add=add, remove=remove, mixed=to_precision is not None)
-    return None if found == ClusterChange() else found
-
-
 @click.group(cls=CommandGroup, extra="report")
 def capacity() -> None:
     """Report where GPU-hours went, what the queue still needs and what a change would buy."""
@@ -119,9 +84,6 @@ def capacity() -> None:
 def report(
     *,
     form: str,
-    add: tuple[Pool, ...],
-    remove: tuple[Pool, ...],
-    to_precision: str | None,
     output: Path | None,
     csv_dir: Path | None,
     json_file: Path | None,
@@ -149,14 +111,14 @@ def report(
         raise HistoryError(
             f"invalid output={str(output)!r}; expected a file that ends in .html or .md"
         )
-    want, plan = CapacityRequest(**asked), _plan(add, remove, to_precision)
-    if plan is not None and facts_only:
+    want = CapacityRequest(**asked)
+    if want.plan is not None and facts_only:
         raise TraceError("--facts-only predicts nothing, and a change needs predictions")
     with opened(want) as source, progress("report") as bar:
         wanted = Wanted(
             pools=want.pools,
             terms=want.terms,
-            plan=plan,
+            plan=want.plan,
             most_configurations=want.configurations,
             measured=[] if measured is None else read_measured(measured, want.period),
         )
@@ -201,13 +163,7 @@ def report(
 @capacity.command()
 @capacity_options
 @plan_options
-def whatif(
-    form: str,
-    add: tuple[Pool, ...],
-    remove: tuple[Pool, ...],
-    to_precision: str | None,
-    **asked: Any,
-) -> None:
+def whatif(form: str, **asked: Any) -> None:
     """Replay a period with other GPUs or in another precision.
 
     The period is replayed twice, as it was and changed: compare the two with each other. How far
@@ -218,14 +174,14 @@ def whatif(
     from ..site.capacity.configurations import Outlook
     from ..site.capacity.whatif import what_if
 
-    want, plan = CapacityRequest(**asked), _plan(add, remove, to_precision)
-    if plan is None:
+    want = CapacityRequest(**asked)
+    if want.plan is None:
         raise TraceError("nothing would change: give --add, --remove or --to-precision")
     with opened(want) as source:
         ran = jobs.jobs_of(source.frame, want.period)
         pools = jobs.pools_of(ran.table, jobs.stated_pools(want.pools, source.pools))
     outlook = Outlook(predictor(want.version))
-    found = what_if(ran, plan, outlook, want.terms, pools, most=want.configurations)
+    found = what_if(ran, want.plan, outlook, want.terms, pools, most=want.configurations)
     if form == "json":
         show_json(asdict(found))
     else:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from ..planning.cost import Terms
     from ..site.capacity.jobs import JobSource
     from ..site.capacity.live import Live
-    from ..site.capacity.report_data import ReportPeriod
+    from ..site.capacity.whatif import ClusterChange
+    from ..site.history.ingest import Period
     from ..site.replay import Pool
 
 DAY_S = 86400.0
@@ -65,7 +66,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityRequest:
-    """The values of ``capacity_options``."""
+    """The values of ``capacity_options``, and of ``plan_options`` where a command has them."""
 
     source: str
     queue: str | None = None
@@ -77,17 +78,28 @@ class CapacityRequest:
     partition: str | None
     version: str | None
     configurations: int
+    add: tuple[Pool, ...] = ()
+    remove: tuple[Pool, ...] = ()
+    to_precision: str | None = None
 
     @property
-    def period(self) -> ReportPeriod:
+    def period(self) -> Period:
         """The period; raises HistoryError for one that ends before it begins."""
-        from ..site.capacity.report_data import ReportPeriod
+        from ..site.history.ingest import Period
 
         until_s = time.time() if self.until is None else self.until
         since_s = until_s - SINCE_DAYS * DAY_S if self.since is None else self.since
         if since_s >= until_s:
             raise HistoryError("the period ends before it begins: --since has to be before --until")
-        return ReportPeriod(since_s=since_s, until_s=until_s)
+        return Period(since_s=since_s, until_s=until_s)
+
+    @property
+    def plan(self) -> ClusterChange | None:
+        """The change to play; None for none."""
+        from ..site.capacity.whatif import ClusterChange
+
+        found = ClusterChange(add=self.add, remove=self.remove, mixed=self.to_precision is not None)
+        return None if found == ClusterChange() else found
 
     @property
     def terms(self) -> Terms:
@@ -118,7 +130,29 @@ capacity_options = together(
     ),
     *_OPTIONS,
 )
-# The same for a command that is about a queue.
+# Adds ``--add``, ``--remove`` and ``--to-precision``.
+plan_options = together(
+    click.option(
+        "--add",
+        multiple=True,
+        callback=pools_of,
+        metavar="TYPE:GPUS[/PER_NODE]",
+        help="GPUs to add; jobs may run on a type that was not there before. Repeatable.",
+    ),
+    click.option(
+        "--remove",
+        multiple=True,
+        callback=pools_of,
+        metavar="TYPE:GPUS",
+        help="GPUs to take away; their jobs may run on every type they fit. Repeatable.",
+    ),
+    click.option(
+        "--to-precision",
+        type=click.Choice(["mixed"]),
+        help="Send jobs of fp32 and tf32 in mixed precision.",
+    ),
+)
+# ``capacity_options`` for a command that is about a queue.
 queue_options = together(
     history_option,
     format_option,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..units import MISSING, count, short
-from .console import format_option, show_json, show_table
+from .console import format_option, show_json, show_table, worded
 from .options import complete
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def show(name: str, form: str) -> None:
         show_json(found)
         return
     for key, value in found.items():
-        click.echo(f"{key:<26}{_text(value)}")
+        click.echo(f"{key:<26}{worded(value) or MISSING}")
 
 
 @catalog.command()
@@ -198,13 +198,3 @@ def _input(entry: ModelEntry) -> str:
     if entry.image_size:
         return "x".join(map(str, entry.image_size))
     return f"{entry.seq_len} tokens" if entry.seq_len else MISSING
-
-
-def _text(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{k}={v}" for k, v in value.items()) or MISSING
-    if isinstance(value, tuple):
-        return ", ".join(map(str, value)) or MISSING
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return MISSING if value is None else f"{value:,}" if isinstance(value, int) else str(value)

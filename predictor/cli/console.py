@@ -201,6 +201,19 @@ def show_rows(rows: Sequence[Mapping[str, str]], *, left: int | Collection[int] 
         show_table(tuple(rows[0]), [tuple(row.values()) for row in rows], left=left)
 
 
+def worded(value: object) -> str:
+    """A value of JSON as a cell of text, empty where there is nothing."""
+    if isinstance(value, dict):
+        value = [f"{k}={v}" for k, v in value.items()]
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
 def warn(text: str) -> None:
     """One warning on stderr."""
     click.echo(f"{_coloured('warning:', 'yellow')} {' '.join(text.split())}", err=True)

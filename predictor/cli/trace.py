@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .catalog import GIGA
-from .console import format_option, progress, show_json, warn
+from .console import format_option, progress, show_json, warn, worded
 
 if TYPE_CHECKING:
     from ..graphs.families.stored import Stored
@@ -117,14 +117,4 @@ def _show_traced(found: Stored, form: str) -> None:
         show_json(summary)
         return
     for key, value in summary.items():
-        click.echo(f"{key:<31}{_traced_text(value)}")
-
-
-def _traced_text(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+        click.echo(f"{key:<31}{worded(value) or 'none'}")

@@ -138,7 +138,7 @@ class Predictor:
             warnings=_warnings(job, tier, step_s),
             factors=partial(
                 _wider,
-                partial(factor, self.intervals.of(estimate.like), deviation),
+                partial(factor, self.intervals.scores[estimate.like], deviation),
                 tuple(one for one in assumed if not one.length),
             ),
             assumptions=assumed,

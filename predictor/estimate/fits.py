@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -181,7 +182,4 @@ def _largest(fitting: Callable[[int], bool], start: int, most: int | None = None
     low, high = 0, min(start, most) if most is not None else start
     while high and fitting(high) and (most is None or high < most):
         low, high = high, high * 2 if most is None else min(high * 2, most)
-    while high and not fitting(high) and high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fitting(middle) else (low, middle)
-    return high if high and fitting(high) else low
+    return bisect_left(range(1, high + 1), x=True, lo=low, key=lambda n: not fitting(n))

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .residual.kernel import Floats
-from .residual.novelty import Tier
 
 # What has fewer held-out scores is read from the scores of all together: a two-sided 99 % interval
 # needs this many.
@@ -49,11 +48,7 @@ class Intervals:
 
     def quantile(self, tier: str, level: float) -> float:
         """Score below which a share ``level`` of future scores of a tier lies."""
-        return score_at(self.of(tier), level)
-
-    def of(self, tier: str) -> Floats:
-        """The scores of a tier; those of TABLE where an earlier version stored none."""
-        return self.scores[tier if tier in self.scores else Tier.TABLE]
+        return score_at(self.scores[tier], level)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Scores by the name of their tier."""
@@ -61,11 +56,8 @@ class Intervals:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Intervals:
-        """The inverse of ``to_arrays``; kinds of a tier that earlier versions had are joined."""
-        tiers: dict[str, list[NDArray[Any]]] = {}
-        for name, values in arrays.items():
-            tiers.setdefault(name.partition("/")[0], []).append(values)
-        return cls({tier: np.sort(np.concatenate(parts)) for tier, parts in tiers.items()})
+        """The inverse of ``to_arrays``."""
+        return cls(dict(arrays))
 
 
 def calibrate(

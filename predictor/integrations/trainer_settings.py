@@ -71,16 +71,13 @@ _NEEDED = {
 
 def gpu_here() -> str | None:
     """The GPU of this process as the tables name it, None without one that they know."""
-    from profiles.errors import UnknownGpuError
-    from profiles.gpus import find_gpu
+    from profiles.gpus import known_gpu
 
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return None
-    try:
-        return find_gpu(torch.cuda.get_device_name()).name
-    except UnknownGpuError:
-        return None
+    gpu = known_gpu(torch.cuda.get_device_name())
+    return None if gpu is None else gpu.name
 
 
 def float32_here() -> str:

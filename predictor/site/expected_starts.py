@@ -76,20 +76,15 @@ def draw_levels(jobs: int, draws: int = DRAWS) -> Floats:
     return levels
 
 
-def expected_starts(live: Live, run_s: Floats, *, policy: Policy = Policy.EASY) -> Floats:
-    """Seconds (n, d) from ``live.at_s`` until each job of a queue starts, in each draw.
-
-    ``run_s`` (n, d) are the seconds that a job which runs still runs, and that one which waits
-    will run (``draw_levels`` and ``Estimate.left_s`` give them). A job that runs starts at 0. One
-    that is held, fits nowhere, waits for a reservation or for such a job has NaN.
-    """
-    return replayed(live, run_s, live.pools, policy=policy).start_s
-
-
 def replayed(
     live: Live, run_s: Floats, pools: Sequence[Pool], *, policy: Policy = Policy.EASY
 ) -> QueueReplay:
-    """A replay of a queue on ``pools`` for each draw of ``run_s``; see ``expected_starts``."""
+    """A replay of a queue on ``pools`` for each draw, from ``live.at_s`` on.
+
+    ``run_s`` (n, d) are the seconds that a job which runs still runs, and that one which waits
+    will run (``draw_levels`` and ``Estimate.left_s`` give them). A job that runs starts at 0. One
+    that is held, fits nowhere, waits for a reservation or for such a job is left out.
+    """
     fits = np.array(
         [
             [one.gpu_type in (None, p.name) and one.gpus <= p.gpus for p in pools]

@@ -128,6 +128,17 @@ def test_an_swf_file_by_command(tmp_path: Path) -> None:
     assert said["policies"][0]["unused_gpu_hours"] == pytest.approx(20 * 4 * 3000 / 3600)
     assert {"wait_p95_s", "wait_max_s", "extra_kills"} <= set(said["policies"][0])
     assert said["warnings"] == []
+    assert said["order"] == {}
+
+
+def test_an_order_is_told_with_its_weight_and_bound(tmp_path: Path) -> None:
+    path = tmp_path / "log.swf"
+    path.write_text(SWF)
+    given = ("--swf", str(path), "--jobs", "1", "--policy", "users,order-users")
+    given += ("--order-weight", "2", "--longest-delay-h", "12")
+    assert "a job stands back 2 x its estimate, at most 12 h 00 min\n" in run(*given).stdout
+    said = json.loads(run(*given, "--format", "json").stdout)
+    assert said["order"] == {"weight": 2, "longest_delay_s": 12 * 3600}
 
 
 def test_the_scheduler_is_chosen_and_told(tmp_path: Path) -> None:
@@ -140,7 +151,7 @@ def test_the_scheduler_is_chosen_and_told(tmp_path: Path) -> None:
     assert found["scheduler"]["name"] == "slurm"
     assert found["scheduler"]["bf_interval_s"] == 600
     assert "simulated slurm (depth 500, bf_interval_s 600" in run(*given, *slurm).stdout
-    assert "simulated fifo" in run(*given, "--queue", "fifo").stdout
+    assert "simulated fifo" in run(*given, "--scheduler", "fifo").stdout
 
 
 @pytest.mark.usefixtures("fitted")

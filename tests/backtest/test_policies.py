@@ -227,7 +227,3 @@ def test_a_policy_that_wins_by_killing_is_said_to() -> None:
     assert "history@0.95 wins by killing: 3 jobs" in both.warnings[0]
     slower = replace(faster, wait_mean_s=2 * users.figures.wait_mean_s)
     assert not replace(both, replayed=(users, replace(ours, figures=slower))).warnings
-
-
-def test_the_former_name_of_learned_limits_is_understood() -> None:
-    assert policies_of(["ours@0.9"]) == policies_of(["history@0.9"])

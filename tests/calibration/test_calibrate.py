@@ -27,6 +27,7 @@ from predictor.site.calibration.calibrate import (
     gather,
     with_noise,
 )
+from predictor.site.calibration.guards import Guards
 from predictor.site.calibration.run_reader import fixed_times
 from predictor.site.calibration.site_state import read_state
 from predictor.site.history.run import JobState, Run
@@ -53,7 +54,9 @@ def gathered_of(site: list[Run]) -> Gathered:
 
 @pytest.fixture(scope="session")
 def compared(fitted: Fitted, base: Base, site: list[Run]) -> CalibrationComparison:
-    return compare(fitted.predictor, base, gathered_of(site), hyper=initial_sets())
+    guards = Guards(fitted.predictor, frozenset())
+    hyper = initial_sets()
+    return compare(fitted.predictor, base, gathered_of(site), guards=guards, hyper=hyper)
 
 
 def test_a_slow_site_is_predicted_well_after_it_was_calibrated(
@@ -84,15 +87,16 @@ def test_a_predictor_that_is_no_better_is_not_used(
     base: Base, site: list[Run], compared: CalibrationComparison
 ) -> None:
     calibrated = compared.fitted.predictor
-    hyper = initial_sets()
-    again = compare(calibrated, base, gathered_of(site), hyper=hyper)
+    guards = Guards(calibrated, frozenset())
+    again = compare(calibrated, base, gathered_of(site), guards=guards, hyper=initial_sets())
     assert not again.verdict.better
 
 
 def test_without_a_usable_run_it_says_why(fitted: Fitted, base: Base) -> None:
     runs = [run_of(n, state=JobState.FAILED) for n in range(3)]
+    guards = Guards(fitted.predictor, frozenset())
     with pytest.raises(HistoryError, match="3 failed or cancelled"):
-        compare(fitted.predictor, base, gather(runs, (), 0.0))
+        compare(fitted.predictor, base, gather(runs, (), 0.0), guards=guards)
 
 
 def test_no_configuration_fills_the_memory() -> None:

@@ -23,11 +23,12 @@ from predictor.site.capacity.opportunities import (
     in_mixed_precision,
     with_fewer_gpus,
 )
-from predictor.site.capacity.report_data import OpportunityKind, Range, ReportPeriod, WhatIf
+from predictor.site.capacity.report_data import OpportunityKind, Range, WhatIf
 from predictor.site.capacity.whatif import ORDER, ClusterChange, alternatives, what_if
+from predictor.site.history.ingest import Period
 from predictor.site.replay import Pool
 
-PERIOD = ReportPeriod(since_s=START_S, until_s=START_S + 86_400)
+PERIOD = Period(since_s=START_S, until_s=START_S + 86_400)
 FP32 = "model=resnet50 precision=fp32 batch_size=64 steps=1000"
 V100, A100 = "v100-sxm2-16gb", "a100-sxm4-80gb"
 POOLS = (Pool(name=V100, gpus=4), Pool(name=A100, gpus=4))

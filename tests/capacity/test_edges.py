@@ -22,11 +22,12 @@ from predictor.site.capacity.render.mail import render_markdown
 from predictor.site.capacity.render.page import render_html
 from predictor.site.capacity.render.words import read
 from predictor.site.capacity.report import Wanted, make_report
-from predictor.site.capacity.report_data import CapacityReport, Dimension, ReportPeriod
+from predictor.site.capacity.report_data import CapacityReport, Dimension
 from predictor.site.capacity.whatif import ClusterChange
+from predictor.site.history.ingest import Period
 from predictor.site.replay import Pool
 
-PERIOD = ReportPeriod(since_s=START_S, until_s=START_S + 7 * DAY_S)
+PERIOD = Period(since_s=START_S, until_s=START_S + 7 * DAY_S)
 V100 = Pool(name="v100-sxm2-16gb", gpus=4)
 ASKED = "model=resnet50 precision=fp32 batch_size=64 steps=1000"
 NAMES = (
@@ -125,7 +126,7 @@ def test_the_local_time_of_the_machine_changes_nothing(
     # 30 March 2025, 01:00 UTC: an hour is left out in Berlin.
     across_s = 1_743_296_400.0
     row = job(submit_s=across_s - 1800, start_s=across_s - 1800, end_s=across_s + 1800)
-    period = ReportPeriod(since_s=across_s - DAY_S, until_s=across_s + DAY_S)
+    period = Period(since_s=across_s - DAY_S, until_s=across_s + DAY_S)
     pages = []
     for zone in ("UTC", "Europe/Berlin"):
         monkeypatch.setenv("TZ", zone)

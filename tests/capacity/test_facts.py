@@ -13,13 +13,14 @@ from predictor.site.capacity import facts
 from predictor.site.capacity.facts import idle_while_waiting, use
 from predictor.site.capacity.jobs import JobSource, PeriodJobs, jobs_of, peak_gpus
 from predictor.site.capacity.report import make_report
-from predictor.site.capacity.report_data import Dimension, ReportPeriod
+from predictor.site.capacity.report_data import Dimension
+from predictor.site.history.ingest import Period
 
 HOUR_S = 3600.0
-WEEK = ReportPeriod(since_s=START_S, until_s=START_S + 4 * DAY_S)
+WEEK = Period(since_s=START_S, until_s=START_S + 4 * DAY_S)
 
 
-def in_week(*jobs: dict[str, Any], period: ReportPeriod = WEEK) -> PeriodJobs:
+def in_week(*jobs: dict[str, Any], period: Period = WEEK) -> PeriodJobs:
     return jobs_of(frame(jobs), period)
 
 
@@ -27,7 +28,7 @@ def in_week(*jobs: dict[str, Any], period: ReportPeriod = WEEK) -> PeriodJobs:
 def test_parts_add_up_to_the_whole_by_every_split(
     jobs: list[dict[str, Any]], after_s: float, length_s: float
 ) -> None:
-    period = ReportPeriod(since_s=START_S + after_s, until_s=START_S + after_s + length_s)
+    period = Period(since_s=START_S + after_s, until_s=START_S + after_s + length_s)
     found = in_week(*jobs, period=period)
     whole = facts.hours_of(found.table).allocated
     for shares in facts.splits(found, {}).values():
@@ -39,7 +40,7 @@ def test_parts_add_up_to_the_whole_by_every_split(
 
 @given(many_jobs(), st.floats(HOUR_S, 5 * DAY_S))
 def test_no_job_counts_outside_the_period(jobs: list[dict[str, Any]], length_s: float) -> None:
-    period = ReportPeriod(since_s=START_S, until_s=START_S + length_s)
+    period = Period(since_s=START_S, until_s=START_S + length_s)
     table = in_week(*jobs, period=period).table
     assert (table["begin_s"] >= period.since_s).all()
     assert (table["finish_s"] >= table["begin_s"]).all()
@@ -54,8 +55,8 @@ def test_two_halves_of_a_period_hold_the_hours_of_the_whole(
     ended = [one for one in jobs if one["state"] != "running"]
     middle = START_S + cut_s
     halves = (
-        ReportPeriod(since_s=WEEK.since_s, until_s=middle),
-        ReportPeriod(since_s=middle, until_s=WEEK.until_s),
+        Period(since_s=WEEK.since_s, until_s=middle),
+        Period(since_s=middle, until_s=WEEK.until_s),
     )
     parts = [facts.hours_of(in_week(*ended, period=half).table).allocated for half in halves]
     whole = facts.hours_of(in_week(*ended).table).allocated

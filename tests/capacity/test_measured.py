@@ -23,9 +23,10 @@ from predictor.site.capacity.measured import (
     use_by_user,
     wasteful,
 )
-from predictor.site.capacity.report_data import ReportPeriod, WasteKind
+from predictor.site.capacity.report_data import WasteKind
+from predictor.site.history.ingest import Period
 
-PERIOD = ReportPeriod(since_s=START_S, until_s=START_S + 86_400)
+PERIOD = Period(since_s=START_S, until_s=START_S + 86_400)
 A100 = "a100-sxm4-80gb"
 BLANK = "9.223372036854776e+18"  # what DCGM gives for a value it does not have
 # The GPUs of the jobs: metric, labels, value. Labels as dcgm-exporter writes them with an HPC

@@ -12,10 +12,11 @@ from predictor.site.capacity.forecast import daily
 from predictor.site.capacity.jobs import of_file
 from predictor.site.capacity.queue import queue_at
 from predictor.site.capacity.report import Wanted, make_report
-from predictor.site.capacity.report_data import CapacityReport, Dimension, GpuHours, ReportPeriod
+from predictor.site.capacity.report_data import CapacityReport, Dimension, GpuHours
+from predictor.site.history.ingest import Period
 from predictor.site.replay import Pool
 
-PERIOD = ReportPeriod(since_s=START_S, until_s=START_S + DAY_S)  # 2025-01-06, UTC
+PERIOD = Period(since_s=START_S, until_s=START_S + DAY_S)  # 2025-01-06, UTC
 HEAD = "JobID|User|Account|Partition|AllocTRES|State|Submit|Start|End|Timelimit"
 # Each line is a trap, with what it comes to in GPU-hours of the day; @ is a time of that day.
 LINES = (

@@ -28,7 +28,7 @@ def test_a_higher_level_is_never_lower(scores: Floats, one: float, other: float)
     found = intervals(scores)
     low, high = sorted((one, other))
     assert found.quantile(Tier.RUN, low) <= found.quantile(Tier.RUN, high)
-    assert factor(found.of(Tier.RUN), 0.3, low) <= factor(found.of(Tier.RUN), 0.3, high)
+    assert factor(found.scores[Tier.RUN], 0.3, low) <= factor(found.scores[Tier.RUN], 0.3, high)
 
 
 @given(scores=SCORES, narrow=st.floats(0.01, 0.98), wider=st.floats(0.001, 0.01))
@@ -46,7 +46,7 @@ def test_intervals_nest(scores: Floats, narrow: float, wider: float) -> None:
 @given(scores=SCORES, deviation=st.floats(0.01, 2), more=st.floats(1, 3))
 def test_less_certainty_is_wider(scores: Floats, deviation: float, more: float) -> None:
     found = intervals(np.abs(scores))
-    own = found.of(Tier.RUN)
+    own = found.scores[Tier.RUN]
     assert factor(own, deviation, 0.95) <= factor(own, deviation * more, 0.95)
 
 
@@ -126,13 +126,6 @@ def test_a_source_with_many_rows_counts_as_one() -> None:
     assert alike.quantile("site", 0.25) == pytest.approx(0, abs=0.02)
     assert alike.quantile("site", 0.75) == pytest.approx(10, abs=0.02)
     assert calibrate(errors).quantile("site", 0.75) < 1
-
-
-def test_a_predictor_of_an_earlier_version_answers_for_kinds_it_told_apart_or_did_not() -> None:
-    kinds = {"site/regular": [-1.0, 1.0], "site/irregular": [-3.0, 3.0], "table": [-2.0, 2.0]}
-    earlier = Intervals.from_arrays({kind: np.array(scores) for kind, scores in kinds.items()})
-    assert factor(earlier.of("site"), 1.0, 0.99) == pytest.approx(np.exp(3))
-    assert factor(earlier.of("count"), 1.0, 0.99) == pytest.approx(np.exp(2))
 
 
 def test_stored_scores_are_the_intervals() -> None:

@@ -76,8 +76,7 @@ def test_the_runs_of_a_user_are_found_by_the_clear_name_and_by_the_hash(
         history.add([RUN, run_number(2)])
         (stored,) = history.runs(Where(users=("gwendolyn",)))
         assert list(history.runs(Where(users=(stored.ended.user,)))) == [stored]
-        assert list(history.runs(Where(names=("gwendolyn-train",)))) == [stored]
-        assert list(history.runs(Where(accounts=("gwendolyn-lab",), job_ids=("1001",)))) == [stored]
+        assert list(history.runs(Where(users=("gwendolyn",), job_ids=("1001",)))) == [stored]
         assert history.frame(Where(users=("gwendolyn",))).collect().height == 1
 
 

@@ -47,16 +47,13 @@ def test_runs_that_end_together_come_in_order_of_their_key(history: History) -> 
         (Where(until_s=END_S + 2 * PERIOD_S), [0, 1]),
         (Where(users=("user1", "user2"), until_s=END_S + 10 * PERIOD_S), [1, 2, 8, 9]),
         (Where(job_ids=("1003",)), [3]),
-        (Where(names=("train-4",), accounts=("group1",)), [4, 19, 34]),
         (Where(clusters=("beta",)), []),
         (Where(states=(JobState.FAILED,)), []),
         (
             Where(
                 models=("resnet50",),
-                precisions=("mixed_fp16_fp32",),
                 gpu_types=("a100",),
                 schedulers=("slurm",),
-                partitions=("gpu",),
                 states=(JobState.COMPLETED,),
                 only_reported=True,
                 job_ids=("1001",),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import copy
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from admission_reviews import BOTH, admitted, applied, captured, knowledge
-from api_server_stand_in import PODS, eventually, served
+from api_server_stand_in import PODS, StandIn, eventually, served
 from click.testing import CliRunner
 from ended_objects import pod, running
 from gfd_nodes import a100
@@ -119,18 +120,24 @@ def test_physics_tells_of_a_named_network_that_never_ran(fitted: Fitted) -> None
     assert best_s <= slowest_s
 
 
-def test_eta_tells_what_is_left(
+@pytest.fixture
+def site(
     state: SiteState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> Iterator[tuple[StandIn, list[str]]]:
+    """A cluster whose past is learned, and the words that ask `k8s eta` about it."""
     monkeypatch.setenv("PRECISION_TIME_HOME", str(tmp_path))
-    write_state(state, tmp_path)
+    write_state(state)
     with served() as cluster:
         cluster.fill([a100("a100-0")])
-        cluster.put(with_command(running("fold-new", gpus=1), 3), PODS)
-        words = ["k8s", "eta", "--kubeconfig", str(cluster.kubeconfig(tmp_path))]
-        plain = CliRunner().invoke(main, words)
-        done = CliRunner().invoke(main, [*words, "--format", "json"])
-        none = CliRunner().invoke(main, [*words, "-n", "nobody", "--format", "json"])
+        yield cluster, ["k8s", "eta", "--kubeconfig", str(cluster.kubeconfig(tmp_path))]
+
+
+def test_eta_tells_what_is_left(site: tuple[StandIn, list[str]]) -> None:
+    cluster, words = site
+    cluster.put(with_command(running("fold-new", gpus=1), 3), PODS)
+    plain = CliRunner().invoke(main, words)
+    done = CliRunner().invoke(main, [*words, "--format", "json"])
+    none = CliRunner().invoke(main, [*words, "-n", "nobody", "--format", "json"])
     assert done.exit_code == 0, done.output
     (found,) = json.loads(done.output)
     assert (found["name"], found["gpus"]) == ("fold-new", 1)
@@ -142,21 +149,18 @@ def test_eta_tells_what_is_left(
 
 
 def test_eta_reads_logs_only_where_it_is_told_to(
-    state: SiteState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    site: tuple[StandIn, list[str]],
 ) -> None:
     """Where a log may not be read, similar runs tell."""
-    monkeypatch.setenv("PRECISION_TIME_HOME", str(tmp_path))
-    write_state(state, tmp_path)
-    with served() as cluster:
-        cluster.fill([a100("a100-0")])
-        for name in ("fold-told", "fold-closed"):
-            cluster.put(with_command(running(name, gpus=1), 3), PODS)
-        lines = (f"step {i}/1000 loss 1.0 step time 2.0 s" for i in range(1, 601))
-        cluster.logs[ended_namespace(), "fold-told"] = "\n".join(lines)
-        words = ["k8s", "eta", "--kubeconfig", str(cluster.kubeconfig(tmp_path)), "--format=json"]
-        plain = json.loads(CliRunner().invoke(main, words).output)
-        read = [request.path for request in cluster.requests if request.path.endswith("/log")]
-        done = CliRunner().invoke(main, [*words, "--logs"])
+    cluster, words = site
+    words.append("--format=json")
+    for name in ("fold-told", "fold-closed"):
+        cluster.put(with_command(running(name, gpus=1), 3), PODS)
+    lines = (f"step {i}/1000 loss 1.0 step time 2.0 s" for i in range(1, 601))
+    cluster.logs[ended_namespace(), "fold-told"] = "\n".join(lines)
+    plain = json.loads(CliRunner().invoke(main, words).output)
+    read = [request.path for request in cluster.requests if request.path.endswith("/log")]
+    done = CliRunner().invoke(main, [*words, "--logs"])
     assert read == []
     told = {one["name"]: one for one in json.loads(done.output)}
     assert {one["source"] for one in plain} == {told["fold-closed"]["source"]}
@@ -165,7 +169,7 @@ def test_eta_reads_logs_only_where_it_is_told_to(
 
 
 def test_what_calibrate_learns_is_used_without_a_restart(
-    fitted: Fitted, state: SiteState, session_home: Path, tmp_path: Path
+    fitted: Fitted, state: SiteState, tmp_path: Path
 ) -> None:
     body = json.dumps(new_pod()).encode()
     with serving(tmp_path / "s") as server:
@@ -175,7 +179,7 @@ def test_what_calibrate_learns_is_used_without_a_restart(
             return base64.b64decode(answer.get("patch", ""))
 
         assert patch() == b""
-        written = write_state(state, session_home)
+        written = write_state(state)
         try:
             assert eventually(lambda: EXPECTED.replace("/", "~1").encode() in patch())
         finally:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from predictor.site.capacity.live import AfterJob, Live, LiveJob, Waits
-from predictor.site.expected_starts import DRAWS, ExpectedTime, draw_levels, expected_starts
+from predictor.site.expected_starts import DRAWS, ExpectedTime, draw_levels, replayed
 from predictor.site.replay import Away, Floats, Pool
 
 NOW_S = 1.7e9
@@ -37,7 +37,8 @@ def live(*jobs: LiveJob, away: tuple[Away, ...] = ()) -> Live:
 
 
 def starts(queue: Live, *run_s: float) -> Floats:
-    return expected_starts(queue, np.tile(np.array(run_s)[:, None], (1, DRAWS)))
+    run = np.tile(np.array(run_s)[:, None], (1, DRAWS))
+    return replayed(queue, run, queue.pools).start_s
 
 
 def test_a_job_starts_when_the_estimate_of_the_one_before_it_ends_and_not_its_limit() -> None:
@@ -60,7 +61,7 @@ def test_nothing_runs_longer_than_its_limit_allows() -> None:
 def test_the_range_is_that_of_the_run_times() -> None:
     queue = live(job("1", 8, ran_s=600), job("2", 8))
     run_s = np.vstack([1000 * draw_levels(2)[0], np.full(DRAWS, 60.0)])
-    found = ExpectedTime.of(expected_starts(queue, run_s)[1])
+    found = ExpectedTime.of(replayed(queue, run_s, queue.pools).start_s[1])
     assert found is not None
     assert found.expected_s == pytest.approx(500)
     assert found.low_s < 120

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .features import MANY, NUMBERS, EncodedRows, Features, Vocabulary
+from .features import MANY, EncodedRows, Features, Vocabulary
 from .kernel import Floats, Hyperparameters, Rows
 from .novelty import (
     GROUPS,
@@ -184,8 +184,7 @@ class Residual:
             Tier(tier): PhysicsShare(s["pooled"], {int(k): v for k, v in s["by_source"].items()})
             for tier, s in state["physics"].items()
         }
-        # A predictor of an earlier version knows none.
-        spread = Spread(arrays.get("slopes", np.zeros(len(NUMBERS))), table)
+        spread = Spread(arrays["slopes"], table)
         low, high = state["bounds"]
         return cls(vocabulary, process("known"), process("novel"), shares, (low, high), spread)
 

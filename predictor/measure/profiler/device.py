@@ -10,7 +10,7 @@ import os
 import platform
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,8 +22,7 @@ import torch
 import yaml
 
 from profiles import roots
-from profiles.errors import UnknownGpuError
-from profiles.gpus import CPU_PREFIX, Gpu, find_gpu, spelling
+from profiles.gpus import CPU_PREFIX, Gpu, known_gpu, spelling
 from profiles.storage import HERE
 
 from ...errors import ProfilerError
@@ -220,9 +219,8 @@ def cpu_sheet(device: torch.device, timer: Timer, source: str) -> Sheet:
 def gpu_sheet(device: torch.device, timer: Timer, sensors: Sensors, source: str) -> Sheet:
     """The GPU by the name the driver gives it; measured where no sheet has that name."""
     product = torch.cuda.get_device_name(device)
-    with suppress(UnknownGpuError):
-        name = find_gpu(product).name
-        return _known(name) or Sheet(name, None)
+    if (gpu := known_gpu(product)) is not None:
+        return _known(gpu.name) or Sheet(gpu.name, None)
     facts = torch.cuda.get_device_properties(device)
     capability = (facts.major, facts.minor)
     cache = getattr(facts, "L2_cache_size", 0)

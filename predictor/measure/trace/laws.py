@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
-from itertools import chain, product
+from itertools import chain, count, islice, product
 from math import isqrt
 from operator import attrgetter
 
@@ -239,12 +239,7 @@ def _lengths(seq_len: int, taken: Set[int]) -> Iterator[tuple[int, ...]]:
 
 def _primes(start: int, taken: Set[int], number: int) -> Iterator[int]:
     """The next primes from ``start`` on that are not taken."""
-    size = start
-    while number:
-        if _prime(size) and size not in taken:
-            number -= 1
-            yield size
-        size += 1
+    return islice((n for n in count(start) if _prime(n) and n not in taken), number)
 
 
 def _prime(number: int) -> bool:

@@ -43,7 +43,7 @@ class LimitPolicy:
     @classmethod
     def parse(cls, text: str) -> LimitPolicy:
         """One policy; raises TraceError naming what is accepted."""
-        word = re.sub(r"^ours@", f"{HISTORY}@", text.strip())  # its name before physics joined in
+        word = text.strip()
         if word in (USERS, DEFAULT, ORACLE, ORDER_USERS):
             return cls(word)
         match = _QUANTILE.fullmatch(word)

@@ -118,6 +118,14 @@ class Backtest:
         return {"name": self.queue.value} | depth | ends
 
     @property
+    def order(self) -> dict[str, float]:
+        """How far estimates put jobs back in the queue; empty where no policy orders it."""
+        if all(each.limits.key_s is None for each in self.replayed):
+            return {}
+        bounds = self.work.bounds
+        return {"weight": bounds.order_weight, "longest_delay_s": bounds.order_bound_s}
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """Policies under which jobs wait less because others are killed."""
         users = next((each.figures for each in self.replayed if each.policy.kind == USERS), None)

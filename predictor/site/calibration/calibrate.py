@@ -28,7 +28,7 @@ from ...estimate.residual.model import HyperparameterSets
 from ...job.training_job import TrainingJob
 from ...physics.step import StepModel
 from ..history.run import Run
-from .guards import Caught, Guarded, Guards
+from .guards import Caught, Guards
 from .run_reader import (
     FixedTimes,
     RunGroups,
@@ -359,18 +359,16 @@ def compare(
     base: Base,
     gathered: Gathered,
     *,
-    guards: Guards | None = None,
+    guards: Guards,
     hyper: HyperparameterSets | None = None,
     progress: Progress = quiet,
 ) -> CalibrationComparison:
     """Fit to the earlier runs and check the later ones, by both predictors.
 
-    Without ``guards`` every run is taken at its word. Raises HistoryError where no earlier run
-    tells a step time.
+    Raises HistoryError where no earlier run tells a step time.
     """
-    earlier = _admitted(gathered.earlier, guards)
-    measured = [c for c in gathered.later if c.kind is not StepEvidence.LOWER_BOUND]
-    later = _admitted(measured, guards)
+    earlier = guards.admit(gathered.earlier)
+    later = guards.admit([c for c in gathered.later if c.kind is not StepEvidence.LOWER_BOUND])
     groups, left = run_groups(earlier.kept), gathered.left + earlier.left + later.left
     if not groups.groups:
         reasons = ", ".join(f"{n} {why}" for why, n in (left + groups.left).most_common())
@@ -397,7 +395,3 @@ def fit_all(
     """Fit to all runs, those that checked it too."""
     groups = run_groups(guards.admit((*gathered.earlier, *gathered.later)).kept)
     return fit_site(base, groups, progress=progress)
-
-
-def _admitted(candidates: Sequence[SiteRun], guards: Guards | None) -> Guarded:
-    return Guarded(kept=tuple(candidates)) if guards is None else guards.admit(candidates)

@@ -54,23 +54,22 @@ class SiteState:
         return of_cluster(self.fixed, name)
 
 
-def write_state(state: SiteState, home: Path | None = None) -> Path:
+def write_state(state: SiteState) -> Path:
     """Put the file in place of the one before; raises ArtifactError."""
-    root = files.home() if home is None else home
-    path = root / FILE_NAME
+    path = files.home() / FILE_NAME
     raw = {
         "format": FORMAT,
         "fixed": [asdict(f) for f in state.fixed],
         "memory": memory_as_dict(state.memory),
     }
-    with files.exclusive(root):
+    with files.exclusive(path.parent):
         files.replace_text(path, json.dumps(raw, allow_nan=False))
     return path
 
 
-def read_state(home: Path | None = None) -> SiteState:
+def read_state() -> SiteState:
     """The state, empty where there is none; raises ArtifactError for a file not to be trusted."""
-    path = (files.home() if home is None else home) / FILE_NAME
+    path = files.home() / FILE_NAME
     try:
         raw = json.loads(files.trusted(path).read_bytes())
         if raw["format"] != FORMAT:

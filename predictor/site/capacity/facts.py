@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
+from ..history.ingest import Period
 from ..history.run import LimitBy
 from ..replay import Floats
 from .jobs import UNKNOWN, PeriodJobs, tensor_core_gpus
@@ -19,7 +20,6 @@ from .report_data import (
     LimitUse,
     Loss,
     PredictionQuality,
-    ReportPeriod,
     Share,
     TensorCoreUse,
     Use,
@@ -77,7 +77,7 @@ def idle_while_waiting(jobs: PeriodJobs, gpus: Mapping[str, int]) -> dict[str, f
     }
 
 
-def _edges(period: ReportPeriod) -> Floats:
+def _edges(period: Period) -> Floats:
     """Where slots begin, and the end of the last (n + 1,)."""
     length_s = period.until_s - period.since_s
     slot_s = next((s for s in SLOT_S if length_s / s <= MOST_SLOTS), SLOT_S[-1])

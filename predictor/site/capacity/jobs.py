@@ -15,13 +15,13 @@ from profiles.gpus import gpus, known_name
 from ...errors import HistoryError, reason_of
 from ..history.accounting_table import AccountingTable
 from ..history.cells import moment_s
-from ..history.ingest import LeftOut, Unread
+from ..history.ingest import LeftOut, Period, Unread
 from ..history.run import LimitBy, Run, asked_value
 from ..history.store import History
 from ..history.tables import Where
 from ..replay import Pool
 from .live import Live, LiveJob
-from .report_data import ReportPeriod, SetAside
+from .report_data import SetAside
 
 WHOLE = ("gpus", "nodes")
 NUMBERS = (
@@ -227,11 +227,11 @@ class PeriodJobs:
     """
 
     table: pl.DataFrame
-    period: ReportPeriod
+    period: Period
     set_aside: tuple[SetAside, ...]
 
 
-def jobs_of(frame: pl.LazyFrame, period: ReportPeriod) -> PeriodJobs:
+def jobs_of(frame: pl.LazyFrame, period: Period) -> PeriodJobs:
     """The jobs of a history's frame that ran in the period, clipped to it.
 
     A job that was still running at ``until_s`` counts as running, whatever became of it later.

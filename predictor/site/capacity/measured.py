@@ -28,8 +28,9 @@ import polars as pl
 from profiles.gpus import gpus
 
 from ...errors import HistoryError
+from ..history.ingest import Period
 from .jobs import PeriodJobs, tensor_core_gpus
-from .report_data import JobWaste, MeasuredUse, ReportPeriod, WasteKind
+from .report_data import JobWaste, MeasuredUse, WasteKind
 
 # A GPU below IDLE in the mean did nothing; one above BUSY whose tensor cores are below NO_TENSOR
 # computed without them; a job that used less than SPARE of its host memory asked for too much.
@@ -81,7 +82,7 @@ class JobUse:
     watts: float | None = None
 
 
-def read_measured(source: str, period: ReportPeriod) -> list[JobUse]:
+def read_measured(source: str, period: Period) -> list[JobUse]:
     """Of a Prometheus (``http://...``), or of a table with JobID and AdminComment from sacct -P.
 
     Raises HistoryError where it cannot be read or does not hold what is needed.
@@ -122,7 +123,7 @@ def of_comments(comments: Iterable[tuple[str, str]]) -> list[JobUse]:
     return found
 
 
-def of_prometheus(url: str, period: ReportPeriod) -> list[JobUse]:
+def of_prometheus(url: str, period: Period) -> list[JobUse]:
     """Jobs by the series of the DCGM exporter, over the period; raises HistoryError."""
     found: defaultdict[str, defaultdict[str, GpuUse]] = defaultdict(lambda: defaultdict(GpuUse))
     length_s = round(period.until_s - period.since_s)

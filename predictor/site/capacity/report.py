@@ -15,6 +15,7 @@ import polars as pl
 from ...errors import NotInstalledError
 from ...planning.cost import Terms
 from ..history.anonymise import site_hash
+from ..history.ingest import Period
 from ..replay import Pool
 from . import facts
 from .configurations import Outlook, configurations
@@ -31,7 +32,6 @@ from .report_data import (
     GpuHours,
     Opportunity,
     Origin,
-    ReportPeriod,
     WhatIf,
 )
 from .whatif import MOST_CONFIGURATIONS, ClusterChange, alternatives, what_if
@@ -87,7 +87,7 @@ def _elsewhere(frame: pl.LazyFrame) -> list[str]:
 
 def make_report(
     source: JobSource,
-    period: ReportPeriod,
+    period: Period,
     predictor: Predictor | None,
     wanted: Wanted | None = None,
     tell: Callable[[str, float], None] = lambda stage, share: None,

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from ..history.ingest import Period
 from ..history.run import LimitBy
 
 
@@ -32,19 +33,6 @@ def total(ranges: Iterable[Range]) -> Range:
     parts = [(one.low, one.median, one.high) for one in ranges] or [(0.0, 0.0, 0.0)]
     low, median, high = map(sum, zip(*parts, strict=True))
     return Range(low=low, median=median, high=high)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportPeriod:
-    """What the report covers: from ``since_s`` up to, not including, ``until_s``."""
-
-    since_s: float
-    until_s: float
-
-    @property
-    def hours(self) -> float:
-        """Length in hours."""
-        return (self.until_s - self.since_s) / 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -430,7 +418,7 @@ class CapacityReport:
     version: str
     currency: str | None
     origin: Origin
-    period: ReportPeriod
+    period: Period
     gpus: Mapping[str, int]
     hours: GpuHours
     capacity: float | None

@@ -8,15 +8,13 @@ that was not there before, and one whose type loses GPUs on every type that it f
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from profiles.errors import UnknownGpuError
-from profiles.gpus import find_gpu, gpus
+from profiles.gpus import gpus, known_gpu
 
 from ...errors import TraceError
 from ...job.training_job import TrainingJob
@@ -253,9 +251,9 @@ class _Replays:
         for at, name in enumerate(names):
             stays = (self.rows < 0) & (types == name)
             job_ratio[stays, at] = 1.0
-            with suppress(UnknownGpuError):
-                board_w = power_of(find_gpu(name)).board_w
-                job_watts[stays, at] = self.terms.tariff.overhead.watts(board_w)
+            if (gpu := known_gpu(name)) is not None:
+                watts_each = self.terms.tariff.overhead.watts(power_of(gpu).board_w)
+                job_watts[stays, at] = watts_each
         return job_ratio, job_watts
 
     def _sent(

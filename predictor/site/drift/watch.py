@@ -167,15 +167,10 @@ def limit_for(false_alarms_per_year: float, scores_per_year: float) -> float:
 
     ``scores_per_year`` counts a run once in every stream it belongs to.
     """
+    limits = np.arange(*LIMITS, TOLERANCE).tolist()
     wanted = scores_per_year / false_alarms_per_year
-    low, high = LIMITS
-    while high - low > TOLERANCE:
-        middle = (low + high) / 2
-        if mean_runs_between_alarms(middle) < wanted:
-            low = middle
-        else:
-            high = middle
-    return high
+    at = bisect_left(limits, wanted, hi=len(limits) - 1, key=mean_runs_between_alarms)
+    return float(limits[at])
 
 
 Values = defaultdict[Hashable, list[float]]

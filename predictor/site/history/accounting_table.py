@@ -23,17 +23,7 @@ from typing import Any
 import yaml
 
 from ...errors import HistoryError, reason_of
-from .cells import (
-    MIB,
-    asked_gpus,
-    duration_s,
-    gpu_type,
-    limit_s,
-    memory_bytes,
-    moment_s,
-    tres_value,
-    whole,
-)
+from . import cells
 from .ingest import Item, LeftOut, Unread
 from .run import EndedJob, JobState, Run
 
@@ -185,13 +175,13 @@ class AccountingTable:
         state = _state(text["state"][0], keep_unknown=self._keep_unknown)
         if state is GOING_ON:
             return LeftOut(GOING_ON)
-        gpus = asked_gpus(text["gpus"][0] or "0")
+        gpus = cells.asked_gpus(text["gpus"][0] or "0")
         if gpus is None:
             raise _MessyRowError("gpus is no number of GPUs")
         if not gpus.count:
             return LeftOut(NO_GPUS)
         submit_s, start_s, end_s = self._times(text)
-        limit = limit_s(*text["limit"])
+        limit = cells.limit_s(*text["limit"])
         if state is None:
             if self._columns["state"] and not text["exit"][0]:
                 raise _MessyRowError("no state")
@@ -200,12 +190,12 @@ class AccountingTable:
             state = JobState.TIMEOUT if reached else failed
         assert isinstance(state, JobState)
         kind = text["gpu_type"][0] or gpus.type
-        nodes = whole(text["nodes"][0]) or 0
-        cpus, memory = whole(text["cpus"][0] or "-"), text["memory"]
+        nodes = cells.whole(text["nodes"][0]) or 0
+        cpus, memory = cells.whole(text["cpus"][0] or "-"), text["memory"]
         for at, _ in self._columns["gpus"]:
             if "=" in row[at]:  # a list of TRES tells them too
-                cpus = cpus or whole(tres_value(row[at], "cpu") or "-")
-                memory = memory if memory[0] else (tres_value(row[at], "mem"), MIB)
+                cpus = cpus or cells.whole(cells.tres_value(row[at], "cpu") or "-")
+                memory = memory if memory[0] else (cells.tres_value(row[at], "mem"), cells.MIB)
         words: dict[str, Any] = {name: text[name][0] for name in _WORDS}
         cluster, job_id = text["cluster"][0] or self._cluster, job_id or f"row-{number}"
         # Many tables call all tasks of an array by one number.
@@ -223,10 +213,10 @@ class AccountingTable:
             end_s=end_s,
             limit_s=limit,
             gpus=gpus.count,
-            gpu_type=None if kind is None else gpu_type(kind),
+            gpu_type=None if kind is None else cells.gpu_type(kind),
             nodes=nodes,
             cpus=cpus,
-            memory_bytes=memory_bytes(*memory, cpus, nodes),
+            memory_bytes=cells.memory_bytes(*memory, cpus, nodes),
             **words,
         )
         return Run(ended=ended)
@@ -236,7 +226,7 @@ class AccountingTable:
         submit_s, start_s, end_s = (self._moment(text, name) for name in ("submit", "start", "end"))
         if submit_s is None:
             raise _MessyRowError("no submit time")
-        waited_s, ran_s = duration_s(*text["wait"]), duration_s(*text["elapsed"])
+        waited_s, ran_s = cells.duration_s(*text["wait"]), cells.duration_s(*text["elapsed"])
         if not start_s and not self._columns["start"] and waited_s is not None:
             start_s = submit_s + waited_s
         elif ran_s is not None and self.assumes_starts:
@@ -257,7 +247,7 @@ class AccountingTable:
     def _moment(self, text: Mapping[str, Scaled], field: str) -> float | None:
         cell = text[field][0]
         try:
-            return moment_s(cell, self._zone) if cell else None
+            return cells.moment_s(cell, self._zone) if cell else None
         except (ValueError, OverflowError):
             raise _MessyRowError(f"{field} is no time") from None
 

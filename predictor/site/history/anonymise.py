@@ -70,18 +70,10 @@ class Anonymiser:
         hashed = self._hash
         if hashed is None:
             return where
-        where = replace(
-            where,
-            users=tuple(hashed("user", name) for name in where.users),
-            accounts=tuple(hashed("account", name) for name in where.accounts),
-        )
+        where = replace(where, users=tuple(hashed("user", name) for name in where.users))
         if self.mode != "users-and-names":
             return where
-        return replace(
-            where,
-            names=tuple(hashed("name", name) for name in where.names),
-            job_ids=tuple(_job_id(job_id, hashed) for job_id in where.job_ids),
-        )
+        return replace(where, job_ids=tuple(_job_id(one, hashed) for one in where.job_ids))
 
 
 def _job_id(job_id: str, hashed: Hash) -> str:

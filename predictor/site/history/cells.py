@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from functools import lru_cache
 
-from profiles.errors import UnknownGpuError
-from profiles.gpus import find_gpu, spelling
+from profiles.gpus import known_gpu, spelling
 
 # Limits at or above it say that there is none: Slurm plans such a job as one of a year.
 UNLIMITED_S = 365 * 86_400.0
@@ -126,10 +125,8 @@ def asked_gpus(text: str) -> AskedGpus | None:
 @lru_cache(_CACHED)
 def gpu_type(text: str) -> str | None:
     """The GPU that predictions use for a name or alias; an unknown one in lower case."""
-    try:
-        return find_gpu(text).name
-    except UnknownGpuError:
-        return spelling(text) or None
+    gpu = known_gpu(text)
+    return (spelling(text) or None) if gpu is None else gpu.name
 
 
 @lru_cache(_CACHED)

@@ -16,18 +16,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from sqlalchemy import (
-    URL,
-    Connection,
-    CursorResult,
-    Engine,
-    Select,
-    create_engine,
-    event,
-    inspect,
-    make_url,
-    text,
-)
+import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from profiles.storage import shipped_yaml
@@ -65,12 +54,12 @@ _HINTS = [
 ]
 
 
-def url_of(given: str) -> URL:
+def url_of(given: str) -> sa.URL:
     """A path or a URL as the URL of a driver; raises HistoryError for another database."""
     if "://" not in given:
-        return URL.create(_DRIVERS[SQLITE], database=str(Path(given).expanduser()))
+        return sa.URL.create(_DRIVERS[SQLITE], database=str(Path(given).expanduser()))
     try:
-        url = make_url(given)
+        url = sa.make_url(given)
     except (ArgumentError, ValueError):
         raise HistoryError(f"the URL of the history cannot be read: {_EXPECTED}") from None
     driver = _DRIVERS.get(url.get_backend_name())
@@ -79,40 +68,42 @@ def url_of(given: str) -> URL:
     return url.set(drivername=driver)
 
 
-def shown(url: URL) -> str:
+def shown(url: sa.URL) -> str:
     """The URL for people: without its password and without our driver."""
     return url.set(drivername=url.get_backend_name()).render_as_string(hide_password=True)
 
 
-def engine_of(url: URL) -> Engine:
+def engine_of(url: sa.URL) -> sa.Engine:
     """Connections of a history; raises NotInstalledError without a driver for it."""
     if url.get_backend_name() == SQLITE:
-        engine = create_engine(url, connect_args={"timeout": WAIT_S})
-        event.listen(engine, "connect", _set_up_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
+        engine = sa.create_engine(url, connect_args={"timeout": WAIT_S})
+        sa.event.listen(engine, "connect", _set_up_sqlite)
+        sa.event.listen(engine, "begin", _begin_sqlite)
         return engine
     with needs("postgres"):
-        engine = create_engine(url, pool_pre_ping=True)
-    event.listen(engine, "begin", _begin_postgres)
+        engine = sa.create_engine(url, pool_pre_ping=True)
+    sa.event.listen(engine, "begin", _begin_postgres)
     return engine
 
 
 @contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
+def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
     """A transaction that no other writer is in, committed when the block ends without an error."""
     with refusing(engine), engine.execution_options(**{_WRITES: True}).begin() as connection:
         yield connection
 
 
 @contextmanager
-def reading(engine: Engine) -> Iterator[Connection]:
+def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
     """A transaction in which every query sees one state of the history, however long it reads."""
     with refusing(engine), engine.connect() as connection:
         yield connection
 
 
 @contextmanager
-def streaming(engine: Engine, query: Select[Any], rows: int) -> Iterator[CursorResult[Any]]:
+def streaming(
+    engine: sa.Engine, query: sa.Select[Any], rows: int
+) -> Iterator[sa.CursorResult[Any]]:
     """The result of a query, fetched so many rows at a time."""
     with (
         reading(engine) as connection,
@@ -121,7 +112,7 @@ def streaming(engine: Engine, query: Select[Any], rows: int) -> Iterator[CursorR
         yield result
 
 
-def give_back_space(engine: Engine) -> None:
+def give_back_space(engine: sa.Engine) -> None:
     """Take free pages off a SQLite file, and empty its log unless somebody needs that just now.
 
     ``execute`` of the driver would free one page.
@@ -136,7 +127,7 @@ def give_back_space(engine: Engine) -> None:
 
 
 @contextmanager
-def refusing(engine: Engine) -> Iterator[None]:
+def refusing(engine: sa.Engine) -> Iterator[None]:
     """Errors of the database in the block as HistoryError."""
     assert engine.dialect.dbapi is not None
     try:
@@ -155,19 +146,19 @@ def _set_up_sqlite(connection: sqlite3.Connection, _: Any) -> None:
         connection.execute(f"PRAGMA {pragma}")
 
 
-def _begin_sqlite(connection: Connection) -> None:
+def _begin_sqlite(connection: sa.Connection) -> None:
     writes = connection.get_execution_options().get(_WRITES)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _begin_postgres(connection: Connection) -> None:
+def _begin_postgres(connection: sa.Connection) -> None:
     """Writers that overlap would wait for each other's rows in any order, and so for ever."""
     if connection.get_execution_options().get(_WRITES):
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{WAIT_S}s'")
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})")
 
 
-def open_engine(url: URL, *, create: bool) -> Engine:
+def open_engine(url: sa.URL, *, create: bool) -> sa.Engine:
     """Connections to a history whose schema is HEAD.
 
     Raises HistoryError where there is none and ``create`` is False, or its schema is unknown.
@@ -183,19 +174,19 @@ def open_engine(url: URL, *, create: bool) -> Engine:
     return engine
 
 
-def version_of(connection: Connection) -> str | None:
+def version_of(connection: sa.Connection) -> str | None:
     """The revision a history is at, None where the database holds none."""
-    if not inspect(connection).has_table(VERSION_TABLE):
+    if not sa.inspect(connection).has_table(VERSION_TABLE):
         return None
-    found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
+    found = connection.execute(sa.text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
     return None if found is None else str(found)
 
 
-def _bring_to_head(engine: Engine, *, create: bool) -> None:
+def _bring_to_head(engine: sa.Engine, *, create: bool) -> None:
     with reading(engine) as connection:
         version = version_of(connection)
         if engine.dialect.name == POSTGRES:
-            encoding = connection.execute(text("SHOW server_encoding")).scalar()
+            encoding = connection.execute(sa.text("SHOW server_encoding")).scalar()
             if encoding != "UTF8":
                 raise HistoryError(
                     f"history {shown(engine.url)}: the database keeps texts as {encoding}; expected"
@@ -215,7 +206,7 @@ def _bring_to_head(engine: Engine, *, create: bool) -> None:
             migrate(connection)
 
 
-def migrate(connection: Connection, revision: str = "head") -> None:
+def migrate(connection: sa.Connection, revision: str = "head") -> None:
     """Run the revisions up to one, in the transaction of a connection."""
     from alembic import command
     from alembic.config import Config
@@ -232,7 +223,7 @@ def revisions() -> list[str]:
     return [script.revision for script in ScriptDirectory(MIGRATIONS).walk_revisions()]
 
 
-def _make_file(url: URL, *, create: bool) -> None:
+def _make_file(url: sa.URL, *, create: bool) -> None:
     """A complete empty history at the path of a URL, where there is nothing."""
     path = Path(url.database or "")
     if path.exists() or url.query.get("uri"):

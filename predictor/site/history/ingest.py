@@ -100,10 +100,15 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """What is read of a source, [since_s, until_s) in Unix seconds."""
+    """From ``since_s`` up to, not including, ``until_s`` (Unix seconds)."""
 
     since_s: float
     until_s: float
+
+    @property
+    def hours(self) -> float:
+        """Length in hours."""
+        return (self.until_s - self.since_s) / 3600
 
 
 def period(

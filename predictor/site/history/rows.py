@@ -13,22 +13,7 @@ from functools import cache, lru_cache
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    ColumnElement,
-    Connection,
-    Double,
-    MetaData,
-    Table,
-    Text,
-    case,
-    delete,
-    func,
-    or_,
-    select,
-    true,
-)
+import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.schema import CreateTable
 
@@ -60,10 +45,12 @@ _in_order = itemgetter(*COLUMNS)
 _NUMBERS = tuple(
     COLUMNS.index(column.name)
     for column in RUNS.columns
-    if isinstance(column.type, BigInteger | Double) and column.name not in KEY
+    if isinstance(column.type, sa.BigInteger | sa.Double) and column.name not in KEY
 )
 _numbers_of = itemgetter(*_NUMBERS)
-_texts_of = itemgetter(*(COLUMNS.index(c.name) for c in RUNS.columns if isinstance(c.type, Text)))
+_texts_of = itemgetter(
+    *(COLUMNS.index(c.name) for c in RUNS.columns if isinstance(c.type, sa.Text))
+)
 
 
 def row_of(run: Run, ingested_s: float) -> Row:
@@ -156,10 +143,10 @@ def _not_possible(job: EndedJob, field: str, value: object) -> HistoryError:
     )
 
 
-STAGE = Table(
+STAGE = sa.Table(
     "runs_to_add",
-    MetaData(),
-    *(Column(column.name, column.type) for column in RUNS.columns),
+    sa.MetaData(),
+    *(sa.Column(column.name, column.type) for column in RUNS.columns),
     prefixes=["TEMPORARY"],
 )
 _ALWAYS = ("state", "end_s")
@@ -168,7 +155,7 @@ _LAST = "ingested_s"
 _MERGED = tuple(name for name in COLUMNS if name not in (*KEY, "submit_s", _LAST))
 
 Insert = postgresql.Insert | sqlite.Insert
-Columns = dict[str, ColumnElement[object]]
+Columns = dict[str, sa.ColumnElement[object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +170,7 @@ class Merged:
         return Merged(self.new + other.new, self.changed + other.changed, self.same + other.same)
 
 
-def merge(connection: Connection, rows: Sequence[Row]) -> Merged:
+def merge(connection: sa.Connection, rows: Sequence[Row]) -> Merged:
     """Add rows in the transaction of a connection."""
     connection.execute(CreateTable(STAGE, if_not_exists=True))
     merged, dialect = Merged(), connection.dialect.name
@@ -196,7 +183,7 @@ def merge(connection: Connection, rows: Sequence[Row]) -> Merged:
     return merged
 
 
-def upsert(connection: Connection, table: Table, row: dict[str, object]) -> None:
+def upsert(connection: sa.Connection, table: sa.Table, row: dict[str, object]) -> None:
     """Put one row in the place of that with its key."""
     key = [column.name for column in table.primary_key]
     rest = {name: value for name, value in row.items() if name not in key}
@@ -213,7 +200,7 @@ def _waves(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
         rows = later
 
 
-def _stage(connection: Connection, rows: Sequence[Row]) -> None:
+def _stage(connection: sa.Connection, rows: Sequence[Row]) -> None:
     """The rows in the place of those before, by the quickest way of each driver."""
     if connection.dialect.name == POSTGRES:
         # What is deleted from a temporary table is never given back, only what is truncated.
@@ -224,12 +211,12 @@ def _stage(connection: Connection, rows: Sequence[Row]) -> None:
             for row in rows:
                 copy.write_row(row)
     else:
-        connection.execute(delete(STAGE))
+        connection.execute(sa.delete(STAGE))
         places = ",".join("?" * len(COLUMNS))
         connection.exec_driver_sql(f"INSERT INTO {STAGE.name} VALUES ({places})", list(rows))
 
 
-def _written(connection: Connection, insert: Insert) -> int:
+def _written(connection: sa.Connection, insert: Insert) -> int:
     done = connection.execute(insert, execution_options={"preserve_rowcount": True})
     assert done.rowcount >= 0
     return done.rowcount
@@ -249,27 +236,27 @@ def _insert_or_merge(dialect: str) -> Insert:
     return insert.on_conflict_do_update(
         index_elements=KEY,
         set_={**merged, _LAST: said[_LAST]},
-        where=or_(*(value.is_distinct_from(known[name]) for name, value in merged.items())),
+        where=sa.or_(*(value.is_distinct_from(known[name]) for name, value in merged.items())),
     )
 
 
 def _insert(dialect: str) -> Insert:
     """``WHERE true`` tells SQLite the ON CONFLICT from the ON of a join."""
-    return _insert_into(RUNS, dialect).from_select(COLUMNS, select(STAGE).where(true()))
+    return _insert_into(RUNS, dialect).from_select(COLUMNS, sa.select(STAGE).where(sa.true()))
 
 
-def _insert_into(table: Table, dialect: str) -> Insert:
+def _insert_into(table: sa.Table, dialect: str) -> Insert:
     return postgresql.insert(table) if dialect == POSTGRES else sqlite.insert(table)
 
 
-def _merged(name: str, said: Columns, known: Columns) -> ColumnElement[object]:
+def _merged(name: str, said: Columns, known: Columns) -> sa.ColumnElement[object]:
     new, old = said[name], known[name]
     if name in _ALWAYS:
         return new
     if name in _ASKED:
-        return case((said["asked"] != "", new), else_=old)
+        return sa.case((said["asked"] != "", new), else_=old)
     if name in _COUNTS:
-        return case((new > 0, new), else_=old)
+        return sa.case((new > 0, new), else_=old)
     if RUNS.columns[name].nullable:
-        return func.coalesce(new, old)
-    return case((new != "", new), else_=old)
+        return sa.func.coalesce(new, old)
+    return sa.case((new != "", new), else_=old)

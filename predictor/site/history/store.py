@@ -212,7 +212,7 @@ class History:
         return Anonymiser(self.settings)
 
     def _conditions(self, where: Where) -> list[ColumnElement[bool]]:
-        if where.users or where.accounts or where.names or where.job_ids:
+        if where.users or where.job_ids:
             where = self._anonymiser.where(where)
         return list(conditions(where))
 

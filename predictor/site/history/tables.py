@@ -80,9 +80,9 @@ META = Table(
 class Where:
     """Runs that end in [since_s, until_s) and are of one of the names given; empty for all.
 
-    ``models`` and ``precisions`` are what was asked for, ``gpu_types`` the scheduler's names of
-    what was allocated. With ``only_reported`` the run has told its own step time; with
-    ``only_telling`` it started, names its network, and has told its steps or may have ended them.
+    ``models`` are what was asked for, ``gpu_types`` the scheduler's names of what was allocated.
+    With ``only_reported`` the run has told its own step time; with ``only_telling`` it started,
+    names its network, and has told its steps or may have ended them.
     """
 
     since_s: float | None = None
@@ -91,11 +91,7 @@ class Where:
     clusters: tuple[str, ...] = ()
     job_ids: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
-    accounts: tuple[str, ...] = ()
-    partitions: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
-    precisions: tuple[str, ...] = ()
     gpu_types: tuple[str, ...] = ()
     states: tuple[JobState, ...] = ()
     only_reported: bool = False

@@ -18,8 +18,8 @@ from predictor.estimate.fitting import Fitted
 from predictor.site.capacity.jobs import of_file
 from predictor.site.capacity.render.page import render_html
 from predictor.site.capacity.report import Wanted, make_report
-from predictor.site.capacity.report_data import ReportPeriod
 from predictor.site.capacity.whatif import ClusterChange
+from predictor.site.history.ingest import Period
 from predictor.site.replay import Pool
 
 SAMPLE = Path(__file__).parents[3] / "profiles" / "samples" / "history.csv.gz"
@@ -55,7 +55,7 @@ def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def demo_page(tmp_path_factory: pytest.TempPathFactory, fitted: Fitted) -> Path:
     """The report that ``make demo`` makes of the shipped sample."""
     path = tmp_path_factory.mktemp("demo") / "report.html"
-    period = ReportPeriod(since_s=1_738_368_000.0, until_s=1_740_787_200.0)  # February 2025
+    period = Period(since_s=1_738_368_000.0, until_s=1_740_787_200.0)  # February 2025
     pools = tuple(Pool(name=name, gpus=24, gpus_per_node=8) for name in DEMO_GPUS)
     plan = ClusterChange(add=(Pool(name="a100-sxm4-80gb", gpus=8),))
     wanted = Wanted(pools=pools, plan=plan, most_configurations=40)

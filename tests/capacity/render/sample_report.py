@@ -21,7 +21,6 @@ from predictor.site.capacity.report_data import (
     Origin,
     PredictionQuality,
     Range,
-    ReportPeriod,
     Scenario,
     SetAside,
     Share,
@@ -34,6 +33,7 @@ from predictor.site.capacity.report_data import (
     WeekDemand,
     WhatIf,
 )
+from predictor.site.history.ingest import Period
 from predictor.site.history.run import LimitBy
 
 Make = Callable[[], CapacityReport]
@@ -125,7 +125,7 @@ def full() -> CapacityReport:
             sample=True,
             set_aside=(SetAside(reason="it asked for no GPU", jobs=4, example="17"),),
         ),
-        period=ReportPeriod(since_s=SINCE_S, until_s=UNTIL_S),
+        period=Period(since_s=SINCE_S, until_s=UNTIL_S),
         gpus=GPUS,
         hours=hours(scale),
         capacity=48 * 14 * 24.0,
@@ -376,7 +376,7 @@ def empty() -> CapacityReport:
         version="0.1.0",
         currency=None,
         origin=Origin(kind="history", name="empty.sqlite", jobs=0),
-        period=ReportPeriod(since_s=SINCE_S, until_s=UNTIL_S),
+        period=Period(since_s=SINCE_S, until_s=UNTIL_S),
         gpus={},
         hours=GpuHours(),
         capacity=None,

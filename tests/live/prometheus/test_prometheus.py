@@ -25,7 +25,7 @@ from click.testing import CliRunner
 
 from predictor.cli.main import main
 from predictor.site.capacity.measured import read_measured
-from predictor.site.capacity.report_data import ReportPeriod
+from predictor.site.history.ingest import Period
 
 from ..slurm.processes import free_ports
 
@@ -162,7 +162,7 @@ def test_alerts_are_loaded_and_evaluated(prometheus: str) -> None:
 
 def test_what_gpus_did_is_read_back(prometheus: str) -> None:
     now = time.time()
-    (use,) = read_measured(prometheus, ReportPeriod(since_s=now - 600, until_s=now))
+    (use,) = read_measured(prometheus, Period(since_s=now - 600, until_s=now))
     assert (use.job, use.measured, use.idle) == ("4711", 2, 1)
     assert use.utilisation == pytest.approx(0.45)
     assert (use.gpu_memory_bytes, use.watts) == (40 * 2**30, 250)

@@ -20,7 +20,8 @@ from profiles.storage import shipped_yaml
 
 from ....optional import needs
 from ....units import MISSING, percent
-from ..report_data import CapacityReport, Opportunity, OpportunityKind, Range, ReportPeriod, total
+from ...history.ingest import Period
+from ..report_data import CapacityReport, Opportunity, OpportunityKind, Range, total
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -216,7 +217,7 @@ def iso(unix_s: float) -> str:
     return _utc(unix_s).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def period(found: ReportPeriod) -> str:
+def period(found: Period) -> str:
     """``2026-11-02 to 2026-11-16 (14 d)``; with hours where it does not begin at midnight."""
     since_s, until_s = found.since_s, found.until_s
     form = moment if since_s % 86400 or until_s % 86400 else day

@@ -1,11 +1,11 @@
-"""One row a job."""
+"""The schema of the first release: one row a job, how far each ingest got, how it is kept."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+revision = "0003"
 down_revision = None
 
 TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
@@ -14,21 +14,21 @@ TEXTS = (
     *("stated", "decision", "submit_line", "constraint", "asked", "origin"),
 )
 WORDS = (
-    *("gpu_type", "model", "precision", "gpu", "limit_by"),
-    *("predicted_gpu", "predicted_version", "predicted_tier"),
+    *("gpu_type", "model", "precision", "gpu", "limit_by", "script", "directory"),
+    *("predicted_gpu", "predicted_version", "predicted_tier", "printed_unit"),
 )
 TIMES = ("submit_s", "end_s", "ingested_s")
 NUMBERS = (
     *("start_s", "limit_s", "energy_j", "predicted_step_s", "predicted_median_s"),
     *("predicted_upper_s", "predicted_level", "predicted_limit_s", "reported_step_s"),
     *("reported_step_s_spread", "reported_startup_s", "reported_paused_s"),
-    "reported_loader_bound",
+    *("reported_loader_bound", "printed_at", "printed_total", "printed_seconds_per_unit"),
 )
-WHOLE = ("predicted_gpus", "reported_steps", "reported_total_steps")
+WHOLE = ("cpus", "memory_bytes", "predicted_gpus", "reported_steps", "reported_total_steps")
 
 
 def upgrade() -> None:
-    """Make the table of the runs."""
+    """Make the tables, and the index to read by time."""
     op.create_table(
         "runs",
         sa.Column("scheduler", TEXT, primary_key=True),
@@ -41,4 +41,13 @@ def upgrade() -> None:
         *(sa.Column(name, sa.Double) for name in NUMBERS),
         *(sa.Column(name, sa.BigInteger, nullable=False) for name in ("gpus", "nodes")),
         *(sa.Column(name, sa.BigInteger) for name in WHOLE),
+    )
+    op.create_index("runs_by_end", "runs", ["end_s"])
+    op.create_table(
+        "cursors",
+        sa.Column("name", TEXT, primary_key=True),
+        sa.Column("at_s", sa.Double, nullable=False),
+    )
+    op.create_table(
+        "meta", sa.Column("name", TEXT, primary_key=True), sa.Column("value", TEXT, nullable=False)
     )
