@@ -14,10 +14,11 @@ from typing import Any
 from predictor.identify.files import Files
 from predictor.identify.launch import Launch, launch_of, shell_text
 from predictor.identify.shell import UNKNOWN, Command, read_script
+from profiles.gpus import known_gpu
 from profiles.storage import shipped_yaml
 
 from .config import PREFIX
-from .nodes import RESOURCE_PREFIX, known_gpu
+from .nodes import RESOURCE_PREFIX
 from .plain import MOST, JsonPath, at, count, items, mapping, text
 
 MAX_GPUS = 1024

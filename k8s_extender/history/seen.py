@@ -17,9 +17,10 @@ from typing import Any
 from predictor.identify.grammar import stated_text
 from predictor.site.history.run import JobState, Predicted, Reported, reported
 from predictor.site.step_rate import parse_line
+from profiles.gpus import known_name
 
 from ..admission.limits import BASIS, DURATION, FILLED, P95, STEP
-from ..nodes import GPU, GpuNode, GpuType, known_gpu
+from ..nodes import GPU, GpuNode, GpuType
 from ..plain import PodName, count, items, mapping, owner_of, pod_name, seconds_of, text, texts
 from ..pods import KINDS
 from ..rank import ran_signature
@@ -187,8 +188,7 @@ def _predicted(annotations: Mapping[str, str], filled_s: int | None) -> Predicte
 
 def gpu_called(product: str | None) -> str | None:
     """The name that predictions use, or the same where no GPU is known by it."""
-    gpu = known_gpu(product)
-    return product if gpu is None else gpu.name
+    return product and known_name(product)
 
 
 def gpu_name(kind: GpuType | None) -> str | None:

@@ -102,8 +102,9 @@ def follow(
                 trouble = str(error)
             else:
                 trouble = ""
-                if tally.new or tally.changed:
-                    click.echo(f"{count(tally.new)} new, {count(tally.changed)} changed")
+                if tally.added.new or tally.added.changed:
+                    new, changed = count(tally.added.new), count(tally.added.changed)
+                    click.echo(f"{new} new, {changed} changed")
             stop.wait(every_s)
 
 
@@ -113,7 +114,8 @@ def show(tally: Tally, url: str, form: str) -> None:
         show_json({"history": url, **tally.as_dict()})
         return
     click.echo(f"{url}: {count(tally.runs)} runs read")
-    lines = {"new": tally.new, "changed": tally.changed, "as before": tally.same}
+    added = tally.added
+    lines = {"new": added.new, "changed": added.changed, "as before": added.same}
     states = {state.value: number for state, number in tally.states.most_common()}
     left_out = {f"left out, {reason}": n for reason, n in tally.left_out.most_common()}
     unread = {f"unread, {reason}": n for reason, n in tally.unread_reasons.most_common()}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from predictor.site.history import ingest
 from predictor.site.history.ingest import Item, LeftOut, Tally, Through, Unread, fill, period
 from predictor.site.history.run import Run
-from predictor.site.history.store import History
+from predictor.site.history.store import History, Merged
 
 NAME = "slurm:north"
 
@@ -35,7 +35,7 @@ def days(*lengths: int) -> Iterator[Item]:
 def test_everything_is_there_once_and_counted(history: History) -> None:
     heard: list[int] = []
     tally = fill(history, days(7, 0, 2), cursor=NAME, told=lambda t: heard.append(t.records))
-    assert (tally.new, tally.runs, history.count()) == (9, 9, 9)
+    assert (tally.added.new, tally.runs, history.count()) == (9, 9, 9)
     assert tally.states.total() == 9
     assert history.cursor(NAME) == tally.cursor_s == 3 * 86400.0
     assert heard == sorted(heard)
@@ -46,7 +46,7 @@ def test_the_same_again_changes_nothing(history: History) -> None:
     fill(history, days(5, 4), cursor=NAME)
     before = list(history.runs())
     tally = fill(history, days(5, 4), cursor=NAME)
-    assert (tally.new, tally.changed, tally.same) == (0, 0, 9)
+    assert tally.added == Merged(same=9)
     assert list(history.runs()) == before
 
 
@@ -96,7 +96,7 @@ def test_the_cursor_never_moves_back_nor_over_a_gap(history: History) -> None:
     assert fill(history, days(1), cursor=NAME).cursor_s == 2 * 86400.0
     later: list[Run | Through] = [run_number(5), Through(9 * 86400.0)]
     tally = fill(history, later, cursor=NAME, since_s=8 * 86400.0)
-    assert (tally.new, tally.at_s, tally.cursor_s) == (1, 9 * 86400.0, 2 * 86400.0)
+    assert (tally.added.new, tally.at_s, tally.cursor_s) == (1, 9 * 86400.0, 2 * 86400.0)
     assert history.cursor(NAME) == 2 * 86400.0
     fill(history, later, cursor=NAME, since_s=2 * 86400.0)
     assert history.cursor(NAME) == 9 * 86400.0

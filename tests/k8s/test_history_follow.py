@@ -18,7 +18,7 @@ from k8s_extender.history import runs as table
 from k8s_extender.history.runs import ClusterFollower
 from predictor.errors import HistoryError
 from predictor.site.history.run import EndedJob, JobState
-from predictor.site.history.store import History
+from predictor.site.history.store import History, Merged
 
 COMPLETE = condition("Complete", 61)
 
@@ -237,7 +237,7 @@ def test_starting_again_adds_nothing_twice(
     again: Any = following()
     assert eventually(lambda: again._table.ended())
     tally = again.store()
-    assert (tally.new, tally.changed, tally.same) == (0, 0, 1)
+    assert tally.added == Merged(same=1)
 
 
 def test_a_heartbeat_tells_that_it_looks_also_while_the_history_is_away(

@@ -66,9 +66,9 @@ def runs(path: Path) -> int:
 def test_the_second_look_adds_nothing_and_the_cursor_moves(policy: SlurmPolicy, path: Path) -> None:
     live = follower(path, EVERY)
     first = live.look(policy)
-    assert first.new == runs(path) > 15
+    assert first.added.new == runs(path) > 15
     again = live.look(policy)
-    assert (again.new, again.changed) == (0, 0)
+    assert (again.added.new, again.added.changed) == (0, 0)
     with History.open(str(path)) as store:
         assert store.cursor(NAME) == EVERY + 2 * 86400
 
@@ -81,7 +81,7 @@ def test_a_database_that_is_away_loses_nothing(policy: SlurmPolicy, path: Path) 
         with pytest.raises(HistoryError):
             live.look(policy)
     path.rmdir()
-    assert live.look(policy).new == runs(path) > 15
+    assert live.look(policy).added.new == runs(path) > 15
 
 
 @pytest.mark.usefixtures("clock")
@@ -98,7 +98,7 @@ def test_an_accounting_that_is_away_loses_nothing(
     with History.open(str(path)) as store:
         assert store.cursor(NAME) == EVERY
     sacct.write_text(working)
-    assert live.look(policy).new == runs(path) > 15
+    assert live.look(policy).added.new == runs(path) > 15
 
 
 @pytest.fixture

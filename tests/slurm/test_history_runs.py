@@ -13,7 +13,7 @@ import replay
 from predictor.identify.rules import read_rules
 from predictor.site.history.ingest import LeftOut, Through, Unread, fill
 from predictor.site.history.run import EndedJob, JobState, LimitBy, Predicted, Run
-from predictor.site.history.store import History
+from predictor.site.history.store import History, Merged
 from slurm_plugin.cluster import GpuGres, SlurmNode
 from slurm_plugin.config import Slurm, SlurmHardware, SlurmPolicy
 from slurm_plugin.history.ingest import GpuNames, Runs, records
@@ -211,8 +211,8 @@ def test_ingesting_again_changes_nothing(tmp_path: Path) -> None:
     with History.open(str(tmp_path / "history.sqlite")) as store:
         first = fill(store, records(policy(tmp_path), SINCE_S, UNTIL_S))
         again = fill(store, records(policy(tmp_path), SINCE_S, UNTIL_S))
-        assert (first.new, first.changed, first.same) == (store.count(), 0, 0)
-        assert (again.new, again.changed, again.same) == (0, 0, first.new)
+        assert first.added == Merged(new=store.count())
+        assert again.added == Merged(same=first.added.new)
 
 
 def test_a_row_that_cannot_be_read_stops_nothing(tmp_path: Path) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from .run import JobState, Run
-from .store import Cursor, History
+from .store import Cursor, History, Merged
 
 BATCH = 5000  # runs of one transaction, about 20 MB
 REASONS_KEPT = 5
@@ -47,15 +47,13 @@ Item = Run | Unread | LeftOut | Through
 class Tally:
     """What became of the records of a source.
 
-    ``new``, ``changed`` and ``same`` are the runs by what the store had of them before,
-    ``states`` all of them by how they ended. ``unread_reasons`` counts the ``unread`` by reason,
-    those after the first REASONS_COUNTED together; ``reasons`` are the first few in full.
+    ``added`` are the runs by what the store had of them before, ``states`` by how they ended.
+    ``unread_reasons`` counts the ``unread`` by reason, those after the first REASONS_COUNTED
+    together; ``reasons`` are the first few in full.
     ``at_s`` is how far the source was read, ``cursor_s`` where the cursor stands.
     """
 
-    new: int = 0
-    changed: int = 0
-    same: int = 0
+    added: Merged = field(default_factory=Merged)
     unread: int = 0
     unread_reasons: Counter[str] = field(default_factory=Counter)
     states: Counter[JobState] = field(default_factory=Counter)
@@ -67,7 +65,7 @@ class Tally:
     @property
     def runs(self) -> int:
         """Runs that the store took."""
-        return self.new + self.changed + self.same
+        return self.states.total()
 
     @property
     def records(self) -> int:
@@ -86,9 +84,7 @@ class Tally:
         """As plain values for JSON."""
         return {
             "records": self.records,
-            "new": self.new,
-            "changed": self.changed,
-            "same": self.same,
+            **asdict(self.added),
             "states": {state.value: number for state, number in self.states.most_common()},
             "left_out": dict(self.left_out.most_common()),
             "unread": self.unread,
@@ -147,10 +143,7 @@ def fill(
 
     def write(reached: Cursor | None = None) -> None:
         if batch or reached is not None:
-            added = history.add(batch, cursor=reached)
-            tally.new += added.new
-            tally.changed += added.changed
-            tally.same += added.same
+            tally.added += history.add(batch, cursor=reached)
             tally.states.update(run.ended.state for run in batch)
             batch.clear()
         told(tally)
