@@ -413,8 +413,9 @@ def test_a_time_left_at_the_ends_of_epochs_is_of_the_run() -> None:
             2.0,
         ),
         ("epoch,accuracy,loss,val_loss", "{n},0.5{n},1.2{n},1.5", None),
+        ("epoch;accuracy;loss;val_loss", "{n};0.5{n};1.2{n};1.5", None),
     ],
-    ids=["fastai", "skorch", "csv"],
+    ids=["fastai", "skorch", "csv", "csv of Europe"],
 )
 def test_rows_under_names_are_counters_with_losses(
     head: str, row: str, rate_s: float | None
@@ -569,3 +570,72 @@ def test_turns_of_two_paces_stay_together() -> None:
         clock = f"{now_s // 3600:02d}:{now_s // 60 % 60:02d}:{now_s % 60:02d}"
         lines.append(f"2024-01-01 {clock} step {n} loss 0.{n}\n")
     assert read("".join(lines)).seconds_per_unit == pytest.approx(4.1, rel=0.1)
+
+
+def test_a_pace_that_became_fast_is_that_of_now() -> None:
+    """A neighbour left the machine: the fast steps are many, and little of the time."""
+    times = [30.0 * n for n in range(20)] + [570.0 + 1.1 * n for n in range(1, 17)]
+    clocks = (f"10:{int(t) // 60:02d}:{t % 60:06.3f}" for t in times)
+    lines = (f"2024-01-01 {c} Step={20 * n}/4000 loss 0.{n}\n" for n, c in enumerate(clocks))
+    assert read("".join(lines)).seconds_per_unit == pytest.approx(0.055, rel=0.02)
+
+
+def test_of_lines_that_count_by_tens_two_of_five_are_no_pauses() -> None:
+    """Episodes end early or late."""
+    now_s, lines = 0, []
+    for n in range(1, 60):
+        now_s += 22 if n % 5 < 3 else 60
+        clock = f"{now_s // 3600:02d}:{now_s // 60 % 60:02d}:{now_s % 60:02d}"
+        lines.append(f"2024-01-01 {clock} episode {10 * n} reward 0.{n}\n")
+    assert read("".join(lines)).seconds_per_unit == pytest.approx(3.72, rel=0.1)
+
+
+def test_epochs_of_less_than_a_second_have_a_rate_by_stamps_of_whole_seconds() -> None:
+    lines = (f"2024-01-01 10:00:{n // 6:02d} Epoch {n}/100 Loss 0.{n}\n" for n in range(1, 32))
+    assert read("".join(lines)).seconds_per_unit == pytest.approx(1 / 6, rel=0.1)
+
+
+def test_bars_of_other_languages_are_read() -> None:
+    line = "Training [==>   ] {}% {}/900 | 4.00 it/s | ETA: {} s | loss=3.9\nSaved at step {}\n"
+    found = read("".join(line.format(n // 9, n, (900 - n) / 4, n) for n in range(90, 500, 90)))
+    assert (found.unit, found.at, found.total) == ("step", 450, 900)
+    assert (found.seconds_per_unit, found.remaining_s) == (0.25, pytest.approx(112.5))
+
+
+def test_small_numbers_before_a_counter_make_no_other_statement() -> None:
+    """Nor do all the digits of an epoch in a dictionary."""
+    line = "{{'loss': 0.{n}, 'grad_norm': {norm}, 'learning_rate': 4e-05, 'epoch': {e}}}\n"
+    norms = "8.789004641585052e-05", "0.0018584581557661295"
+    lines = [line.format(n=n, norm=norms[n % 7 > 0], e=repr(n / 139)) for n in range(1, 300)]
+    assert read("".join(lines)).at == pytest.approx(299 / 139)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "site-packages/torch/_dynamo/eval_frame.py:745: UserWarning: torch.utils.checkpoint: the "
+        "use_reentrant parameter should be passed explicitly.",
+        "No label_names provided for model class `PeftModelForCausalLM`. Since `PeftModel` hides",
+    ],
+)
+def test_what_trainer_says_in_the_file_of_errors_makes_its_bar_one_of_a_training(said: str) -> None:
+    bar = [f"{n}/90 [0{n // 30}:{2 * n % 60:02d}<01:00, 2.00s/it]" for n in range(41)]
+    found = read(f"{bar[0]}{said}\n" + "\r".join(bar[1:]))
+    assert (found.at, found.total, found.seconds_per_unit) == (40, 90, pytest.approx(2, rel=0.1))
+
+
+def test_a_line_with_a_counter_may_say_that_the_training_ended() -> None:
+    lines = "".join(
+        f"step:{n}/20000 train_loss:2.{n} step_avg:43.39ms\n" for n in range(0, 900, 50)
+    )
+    assert read(lines).remaining_s == pytest.approx(19150 * 0.04339)
+    assert read(lines + "stopping_early: wallclock_cap step:850/20000\n").remaining_s == 0
+
+
+def test_what_is_left_of_a_first_epoch_is_told_best_by_the_last_lines() -> None:
+    """Keras tells the mean since a begin that held the start: it falls."""
+    left = (
+        f"{n:5d}/11408 [...] - ETA: {(8 / n + 0.01) * (11408 - n):.0f}s" for n in range(32, 450, 32)
+    )
+    found = read("Epoch 1/200\n" + "".join(f"{line} - loss: 1.6\r" for line in left))
+    assert found.seconds_per_unit == pytest.approx(8 / 416 + 0.01, rel=0.1)

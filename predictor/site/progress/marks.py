@@ -12,7 +12,7 @@ from .patterns import count_of, seconds_of
 TRAINING, EVALUATION, OTHER, UNCLEAR = "training", "evaluation", "other", ""
 EPOCH, STEP, SAMPLE, EPISODE = "epoch", "step", "sample", "episode"
 LOSS = "loss"  # ends the series of a statement that prints one
-_DIGITS = re.compile(r"\d+(?:[.,:]\d+)*")
+_DIGITS = re.compile(r"\d+(?:[.,:]\d+)*(?:e[+-]?\d+)?")
 _LETTERS = re.compile(r"[A-Za-z_]+")
 _SIGN = re.compile(r"[\w ]+")
 _HAS_DIGIT = re.compile(r"\d")

@@ -252,6 +252,8 @@ class _Output:
                     mark.elapsed_s = elapsed[1]
                 if seen_s is None and number - stamp[0] <= _NEAR_LINES and not mark.bar:
                     mark.clock_s = stamp[1]
+                if mark.series not in self.series and known.ENDED.search(text):
+                    self.ended = number
                 self.series[mark.series].append(mark)
                 self.marked = number
                 continue
@@ -493,7 +495,7 @@ def _reading(track: Track, output: _Output, others: Iterable[Sequence[Mark]]) ->
         total = None if epochs is None else epochs * track.per_epoch
     if total is not None:
         at = min(at, total)
-    left_s = _remaining_s(track, at, total, rate, ended=output.ended > track.last.line)
+    left_s = _remaining_s(track, at, total, rate, ended=output.ended >= track.last.line)
     if track.last.part and output.ended < track.last.line:
         total = left_s = None
     return ProgressReading(

@@ -15,11 +15,14 @@ LEAST_STEPS_OF_CLOCK = 4.0  # of a clock's resolution in what may be measured by
 STEPS_OF_CLOCK = 20.0  # of a stretch: its ends are off by a step at most
 RECENT = 200
 LEAST_OF_PACE, _LEAST_BEFORE = 6, 3  # stretches after a change of pace, and before it
-_SHARES, _DRIFTS = (7 / 8, 3 / 4, *(0.5**n for n in range(1, 9))), 0.15  # what a change costs
+_SHARES, _DRIFTS = (
+    (7 / 8, 3 / 4, 5 / 8, *(0.5**n for n in range(1, 9))),
+    0.15,
+)  # what a change costs
 # A job that was stopped and went on at the same count has an interval that is none of its work.
 MOST_OUTAGES, LEAST_WITH_OUTAGES, LEAST_OF_SESSION = 5, 10, 3
 _PAUSED = 1.5  # times the median of the stretches
-_USUAL, _FEW = 0.75, 3  # where a stretch is a few steps, so many of them are without pauses
+_USUAL, _FEW = 0.75, 3  # where a stretch is a few intervals, so many of them are without pauses
 _SAME_PACE = 0.1
 DAY_S = 86400.0
 # A counter that falls back by more than this many of its usual increments began anew; ranks that
@@ -70,12 +73,12 @@ def measured(found: Sequence[Stretch], resolution_s: float) -> Rate | None:
     seconds, units = sum(i.seconds for i in kept), sum(i.units for i in kept)
     if not kept or units <= 0 or seconds < LEAST_STEPS_OF_CLOCK * max(resolution_s, 1e-6):
         return None
-    least_s = max(STEPS_OF_CLOCK * resolution_s, seconds / CHUNKS)
+    least_s, most, most_s = STEPS_OF_CLOCK * resolution_s, units / CHUNKS, seconds / CHUNKS
     chunks: list[Stretch] = []
     passed_s = passed_units = 0.0
     for one in kept:
         passed_units, passed_s = passed_units + one.units, passed_s + one.seconds
-        if passed_s >= least_s:
+        if passed_s >= least_s and (passed_units >= most or passed_s >= most_s):
             chunks.append(Stretch(passed_units, passed_s))
             passed_s = passed_units = 0.0
     chunks = chunks or [Stretch(units, seconds)]
@@ -87,7 +90,10 @@ def measured(found: Sequence[Stretch], resolution_s: float) -> Rate | None:
     passed = list(accumulate(c.units for c in ordered))
     middle = ordered[bisect_left(passed, passed[-1] / 2)]
     steady = [c for c in latest if c.seconds * middle.units <= _PAUSED * middle.seconds * c.units]
-    if middle.units <= _FEW and sum(c.units for c in steady) < _USUAL * units:
+    if (
+        middle.units <= _FEW * median(i.units for i in kept)
+        and sum(c.units for c in steady) < _USUAL * units
+    ):
         steady = latest
     typical_s = sum(c.seconds for c in steady) / sum(c.units for c in steady)
     certain = 0.9 if len(chunks) >= 3 else 0.8 if len(found) > 2 else 0.65
@@ -132,7 +138,7 @@ def _without_outages(found: Sequence[Stretch]) -> list[Stretch]:
     left_s, last = sum(one.seconds for one in found), 0
     for number, one in enumerate(ordered[:MOST_OUTAGES], start=1):
         left_s -= one.seconds
-        last = number if one.seconds > left_s else last
+        last = number if one.seconds > left_s > 0 else last
     gone = set(map(id, ordered[:last]))
     latest = max((at for at, one in enumerate(found) if id(one) in gone), default=-1) + 1
     if len(found) - latest >= LEAST_OF_SESSION:
@@ -193,7 +199,7 @@ class Track:
         """Seconds a unit, by stamps, by what the program counts since a begin, or as it says."""
         every = median([b.at - a.at for a, b in pairwise(self.points)] or [1.0])
         said = printed([s for p in self.points if (s := p.mark.unit_s) is not None], every)
-        said = said or printed(list(self._by_etas()), every)
+        said = said or printed(list(self._by_etas())[-1 - _FEW :], every)
         by_clock = self.by_clock()
         found = by_clock or self._by_times()
         if found is None or said is None:
