@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -153,21 +152,10 @@ def backtest(
             jobs=jobs,
             tell=bar,
         )
-    if form != "json":
+    if form == "json":
+        show_json(found.as_dict())
+    else:
         show(found)
-        return
-    show_json(
-        {
-            "jobs": len(work),
-            "scheduler": found.scheduler,
-            "order": found.order,
-            "pools": [asdict(pool) for pool in work.pools],
-            "skipped": dict(work.skipped),
-            "killed_in_the_past": int(work.censored.sum()),
-            "warnings": list(found.warnings),
-            "policies": [asdict(each.figures) for each in found.replayed],
-        }
-    )
 
 
 def show(found: Backtest) -> None:

@@ -125,6 +125,19 @@ class Backtest:
         bounds = self.work.bounds
         return {"weight": bounds.order_weight, "longest_delay_s": bounds.order_bound_s}
 
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "jobs": len(self.work),
+            "scheduler": self.scheduler,
+            "order": self.order,
+            "pools": [asdict(pool) for pool in self.work.pools],
+            "skipped": dict(self.work.skipped),
+            "killed_in_the_past": int(self.work.censored.sum()),
+            "warnings": list(self.warnings),
+            "policies": [asdict(each.figures) for each in self.replayed],
+        }
+
     @property
     def warnings(self) -> tuple[str, ...]:
         """Policies under which jobs wait less because others are killed."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from profiles.storage import shipped_yaml
 
-from .past_runs import LogRatio, PastRun, RunEnd, hardware_of, rate_of, scaled_runs
+from .past_runs import LogRatio, PastRun, RunEnd, ScaledRuns, hardware_of, rate_of, scaled_runs
 from .request import BY_SCRIPT, OF_MANY, JobRequest, Similarity
 from .run_times import Floats, QuantileCoverage, RunTimes
 
@@ -297,34 +297,24 @@ class SiteMemory:
             moved_ln_s = predicted + self.errors.physics_shift
             parts.append((moved_ln_s, weight, np.zeros(len(predicted), dtype=bool)))
         for similarity, window in known:
-            runs = window.arrays
-            weight = runs.weight
-            notes: tuple[str, ...] = ()
-            assumed, ended = False, runs.ended
-            if similarity in BY_SCRIPT:
-                moved = scaled_runs(window.runs, job, self._ratio, physics)
-                ln_s, ended = moved.ln_s, runs.ended[moved.row]
-                weight, notes = weight[moved.row] * moved.share, moved.notes
-                assumed = moved.assumed
-            else:
-                ln_s, power = runs.ln_run, LIMIT_POWER.get(similarity, 0.0)
-                if power and job.limit_s:  # as they would be under another limit
-                    ln_s = ln_s + power * np.nan_to_num(ln_limit - runs.ln_limit)
+            moved = self._brought(similarity, window, job, physics)
+            weight = window.arrays.weight[moved.row] * moved.share
+            ended = window.arrays.ended[moved.row]
             total = float(weight.sum())
             if total <= 0.0:
                 continue
             share = left * total / (total + PRIOR_RUNS[similarity])
             left -= share
-            parts.append((ln_s, weight * (share / total), ended >= least))
-            completed = ln_s[ended == RunEnd.COMPLETED]
+            parts.append((moved.ln_s, weight * (share / total), ended >= least))
+            completed = moved.ln_s[ended == RunEnd.COMPLETED]
             similar.append(
                 SimilarRuns(
                     similarity=similarity,
                     share=share,
                     runs=tuple(window.runs),
                     seen=window.seen,
-                    notes=notes,
-                    assumed=assumed,
+                    notes=moved.notes,
+                    assumed=moved.assumed,
                     longest_s=float(np.exp(completed.max())) if len(completed) else 0.0,
                 )
             )
@@ -333,6 +323,18 @@ class SiteMemory:
         ln_s, weight, bounds = (np.concatenate(each) for each in zip(*parts, strict=True))
         cap = None if not job.limit_s else log(job.limit_s * (1 + GRACE_SHARE) + self._grace_s)
         return Recollection(RunTimes.of(ln_s, weight, bounds, cap), tuple(similar), physics_share)
+
+    def _brought(
+        self, similarity: Similarity, window: RunWindow, job: JobRequest, physics: LogRatio
+    ) -> ScaledRuns:
+        """The runs of a window as they would be of a job."""
+        if similarity in BY_SCRIPT:
+            return scaled_runs(window.runs, job, self._ratio, physics)
+        runs, power = window.arrays, LIMIT_POWER.get(similarity, 0.0)
+        ln_s, rows = runs.ln_run, np.arange(len(runs.ln_run))
+        if power and job.limit_s:  # as they would be under another limit
+            ln_s = ln_s + power * np.nan_to_num(log(job.limit_s) - runs.ln_limit)
+        return ScaledRuns(ln_s, np.ones(len(rows)), rows, (), assumed=False)
 
     def forget(self, user: str) -> int:
         """Forget all runs of a user; how many they were."""
