@@ -1,8 +1,9 @@
 """When a job that is not in the queue yet would start, by a replay of those before it.
 
 Running jobs hold their GPUs as long as was estimated of them, else until their limit; pending ones
-follow by priority with backfill (predictor.site.replay); probes of each size come last. Partition
-tiers, reservations, dependencies, later changes of priority and preemption are not seen.
+follow by priority with backfill (predictor.site.replay); probes of each size come last. Where we
+order the queue they also come behind a share of the pending jobs alone. Partition tiers,
+reservations, dependencies, later changes of priority and preemption are not seen.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from .cluster import Cluster, SlurmJob
 from .constraints import parse
 from .mark import parse_mark
 from .nodes import GpuRequest
+from .order import BASE
 
 # How long slurmctld's own backfill takes an unlimited job to run (backfill.c, one year).
 UNLIMITED_S = 365 * 86_400.0
@@ -27,6 +29,8 @@ OVERDUE_S = 30.0
 # Probes fit into gaps of these lengths, and leave them at once to the next probe.
 HOUR_S = 3600.0
 PROBE_LIMITS_S, PROBE_S = tuple(HOUR_S * hours for hours in (1, 4, 12, 24, 72)), 0.0
+# Of the pending jobs, what is before a new one that may not be the last.
+SHARES = (0.0, 0.25, 0.5, 0.75)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +77,13 @@ class PoolAhead:
 
 @dataclass(frozen=True, slots=True)
 class QueueAhead:
-    """What a new job finds before it, at the moment of one view of Slurm."""
+    """What a new job finds before it, at the moment of one view of Slurm.
+
+    ``over`` is what one finds whose priority is above the number beside it, fewest first.
+    """
 
     pools: tuple[PoolAhead, ...] = ()
+    over: tuple[tuple[int, tuple[PoolAhead, ...]], ...] = ()
 
     @classmethod
     def of(cls, cluster: Cluster) -> QueueAhead:
@@ -83,51 +91,40 @@ class QueueAhead:
         pools = _pools(cluster)
         if not pools:
             return cls()
-        probes = [
-            _Row(_alone(at, pools), size, limit_s, PROBE_S)
-            for at, pool in enumerate(pools)
-            for size in _sizes(pool)
-            for limit_s in PROBE_LIMITS_S
-        ]
+        running = tuple(_running(cluster, pools))
         # Pending jobs for GPUs, in the order in which they would start.
         jobs = [j for j in cluster.queue if j.state == "PENDING" and j.gpus > 0 and not j.held]
         jobs.sort(key=lambda job: (-job.priority, job.submit_s, job.job_id))
-        pending = (
+        pending = [
             _Row(tuple(p.takes(job) for p in pools), job.gpus, _limit_s(job), _run_s(job))
             for job in jobs
-        )
-        rows = (*_running(cluster, pools), *(row for row in pending if any(row.may)), *probes)
-        may = np.array([row.may for row in rows])
-        run_s = np.array([row.run_s for row in rows])
-        trace = Trace(
-            submit_s=np.zeros(len(rows)),
-            gpus=np.array([row.gpus for row in rows], dtype=np.int64),
-            limit_s=np.array([row.limit_s for row in rows]),
-            run_s=np.where(may, run_s[:, None], np.nan),
-            priority=np.arange(len(rows), 0, -1),
-            runs=np.array([row.runs for row in rows]),
-        )
-        played = [
-            Pool(name=str(at), gpus=p.gpus, gpus_per_node=p.per_node) for at, p in enumerate(pools)
         ]
-        starts = iter(map(float, replay(trace, played).start_s[-len(probes) :]))
-        told = (
-            tuple((size, tuple(next(starts) for _ in PROBE_LIMITS_S)) for size in _sizes(pool))
-            for pool in pools
+        ordered = bool(jobs) and jobs[0].priority >= BASE // 2
+        before = {int(len(jobs) * share) for share in SHARES} if ordered else ()
+        return cls(
+            _played(pools, (*running, *pending)),
+            tuple(
+                (jobs[n].priority, _played(pools, (*running, *pending[:n]))) for n in sorted(before)
+            ),
         )
-        return cls(tuple(replace(p, start_s=s) for p, s in zip(pools, told, strict=True)))
 
     def wait(
-        self, wanted: GpuRequest, nodes: frozenset[str], partition: str, limit_s: float = HOUR_S
+        self,
+        wanted: GpuRequest,
+        nodes: frozenset[str],
+        partition: str,
+        limit_s: float = HOUR_S,
+        priority: float = 0,
     ) -> float | None:
         """Seconds a job with this limit would wait on ``nodes`` of ``partition``.
 
-        All pending jobs are before it. None where no usable nodes could ever hold it.
+        All pending jobs are before it but those far below its ``priority``. None where no usable
+        nodes could ever hold it.
         """
         long = sum(limit_s > each for each in PROBE_LIMITS_S[:-1])
         found = [
             start_s[long]
-            for pool in self.pools
+            for pool in next((p for least, p in self.over if priority > least), self.pools)
             if partition in pool.partitions
             and wanted.type in (None, pool.gpu_type)
             and wanted.gpus <= pool.per_node * len(pool.names & nodes)
@@ -135,6 +132,36 @@ class QueueAhead:
             for start_s in [next(s for size, s in pool.start_s if size >= wanted.gpus)]
         ]
         return min(found, default=None) if wanted.gpus > 0 else None
+
+
+def _played(pools: Sequence[PoolAhead], before: Iterable[_Row]) -> tuple[PoolAhead, ...]:
+    """The pools with the starts of probes behind some jobs."""
+    probes = [
+        _Row(_alone(at, pools), size, limit_s, PROBE_S)
+        for at, pool in enumerate(pools)
+        for size in _sizes(pool)
+        for limit_s in PROBE_LIMITS_S
+    ]
+    rows = (*(row for row in before if any(row.may)), *probes)
+    may = np.array([row.may for row in rows])
+    run_s = np.array([row.run_s for row in rows])
+    trace = Trace(
+        submit_s=np.zeros(len(rows)),
+        gpus=np.array([row.gpus for row in rows], dtype=np.int64),
+        limit_s=np.array([row.limit_s for row in rows]),
+        run_s=np.where(may, run_s[:, None], np.nan),
+        priority=np.arange(len(rows), 0, -1),
+        runs=np.array([row.runs for row in rows]),
+    )
+    played = [
+        Pool(name=str(at), gpus=p.gpus, gpus_per_node=p.per_node) for at, p in enumerate(pools)
+    ]
+    starts = iter(map(float, replay(trace, played).start_s[-len(probes) :]))
+    told = (
+        tuple((size, tuple(next(starts) for _ in PROBE_LIMITS_S)) for size in _sizes(pool))
+        for pool in pools
+    )
+    return tuple(replace(p, start_s=s) for p, s in zip(pools, told, strict=True))
 
 
 def _pools(cluster: Cluster) -> tuple[PoolAhead, ...]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import attrgetter
 from types import FrameType
 from typing import Any
@@ -46,7 +46,7 @@ from .nodes import (
     gpu_request,
     pools_of,
 )
-from .order import OrderField, order_field, told_order
+from .order import LEVEL, OrderField, delay_s, new_priority, order_field, told_order
 from .outcome import JobDecision, log_words
 from .placement import Elsewhere, Placed, elsewhere, place
 from .protocol import ANSWER_TTL_S, HookAnswer, HookRequest
@@ -247,8 +247,11 @@ class SlurmDecider:
         own_min = choice.limit_min or request.time_limit or float("inf")
         planned_min = own_min if soft is None else soft.time_min
         enough = choice.enough_min or enough_min(limits, similar)
-        wait_s = self._wait_s(request, wanted, asked, placed, planned_min)
-        short_s = self._wait_s(request, wanted, asked, placed, enough) if enough else wait_s
+        back_s = delay_s(self.policy.order, similar.order_s(LEVEL))
+        priority = new_priority(self.policy.order, self._queue, back_s)
+        wait = partial(self._wait_s, request, wanted, asked, placed, priority)
+        wait_s = wait(planned_min)
+        short_s = wait(enough) if enough else wait_s
         # The hook repeats no answer for longer than the view it rests on is used.
         ttl_s = min(ANSWER_TTL_S, int(self.policy.slurm.refresh_s))
         return JobDecision(
@@ -261,6 +264,7 @@ class SlurmDecider:
             similar=similar,
             own_min=request.time_limit,
             queue=self._queue,
+            back_s=back_s,
             soft=soft,
             wait_s=wait_s,
             enough_min=enough,
@@ -276,14 +280,16 @@ class SlurmDecider:
         wanted: GpuRequest,
         partitions: Sequence[str],
         placed: Placed,
+        priority: float | None,
         limit_min: float,
     ) -> float | None:
         """When the job would start, by the estimates of those before it."""
         queue = self._ahead
-        if queue is None or wanted.shared or request.waits or self.policy.order.mode == "apply":
+        if queue is None or wanted.shared or request.waits or priority is None:
             return None
         nodes = frozenset(name for one in placed.candidates for name in one.names)
-        waits = (queue.wait(wanted, nodes, name, limit_min * MINUTE_S) for name in partitions)
+        limit_s = limit_min * MINUTE_S
+        waits = (queue.wait(wanted, nodes, name, limit_s, priority) for name in partitions)
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _candidates(

@@ -7,6 +7,7 @@ second; where nothing is gained by waiting, the time of submission is counted in
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from .config import Order
 SINCE_S = 1_767_225_600  # 2026-01-01
 # As the hook has them: priorities below 1 are all alike to Slurm, so all jobs get BASE.
 BASE = MOST = 2_000_000_000
+LEVEL = 0.5  # the quantile that the queue is ordered by, as `precision-time backtest` plays it
 MIN_POINTS = 50  # of the longest delay; fewer leave most jobs alike
 
 
@@ -45,6 +47,17 @@ def order_field(settings: Settings) -> OrderField | None:
 def delay_s(policy: Order, estimate_s: float) -> float:
     """Seconds that a job stands back."""
     return min(policy.weight * max(0.0, estimate_s), policy.longest_delay_s)
+
+
+def new_priority(policy: Order, field: OrderField | None, back_s: float) -> float | None:
+    """Of a job submitted now that stands back so long, by our order alone; None under nice.
+
+    0 where nothing is written. What fair share, QOS and partition add is not known.
+    """
+    if field is None or policy.mode != "apply":
+        return 0.0
+    waited_s = 0.0 if field.since is None else time.time() - field.since
+    return BASE - field.points_per_s * back_s - waited_s if field.name == "site_factor" else None
 
 
 def others_points(policy: Order, field: OrderField) -> int:

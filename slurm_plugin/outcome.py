@@ -17,13 +17,11 @@ from .config import SlurmPolicy
 from .estimate import JobPredictions
 from .limit import MIB, MINUTE_S, LimitChoice, SoftTime, estimate_words, no_runs, slurm_time
 from .mark import JobMark
-from .order import OrderField, delay_s, told_order
+from .order import OrderField, told_order
 from .placement import Elsewhere, Placed
 from .protocol import HookAnswer
 
 MAX_PROBLEMS = 4
-# The quantile that the queue is ordered by, as ``precision-time backtest`` plays it.
-ORDER_LEVEL = 0.5
 
 
 def too_large(found: Sequence[Fit]) -> str:
@@ -49,8 +47,8 @@ class JobDecision:
     """One decision with all it rests on.
 
     ``own_min`` is the user's limit, ``wait_s`` when the job would start, ``queue`` where the order
-    of the queue is written; None where there is none. ``sooner_s`` is how much earlier it would
-    start with a limit of ``enough_min``.
+    of the queue is written; None where there is none. ``back_s`` is how long it stands back there,
+    ``sooner_s`` how much earlier it would start with a limit of ``enough_min``.
     """
 
     policy: SlurmPolicy
@@ -62,6 +60,7 @@ class JobDecision:
     similar: Estimate
     own_min: float | None
     queue: OrderField | None
+    back_s: float
     soft: SoftTime | None
     wait_s: float | None
     enough_min: int | None
@@ -84,7 +83,7 @@ class JobDecision:
             partition=other.partition if other is not None and other.applied else None,
             admin_comment=mark.text(),
             ttl_s=self.ttl_s,
-            **told_order(self.policy.order, self.queue, self._delay_s),
+            **told_order(self.policy.order, self.queue, self.back_s),
         )
 
     @property
@@ -92,10 +91,6 @@ class JobDecision:
         """On the slowest GPU the job may get."""
         limit = self.choice.found
         return limit.slowest if limit else next(iter(self.estimate.predictions), None)
-
-    @property
-    def _delay_s(self) -> float:
-        return delay_s(self.policy.order, self.similar.order_s(ORDER_LEVEL))
 
     def _mark(self) -> JobMark:
         """What is written on the job."""
@@ -146,7 +141,9 @@ class JobDecision:
             text = slurm_time(self.soft.time_min)
             clauses.append(f"backfill {verb} it as {text}, it may run its whole limit")
         if self.wait_s:
-            clauses.append(f"starts in {about(self.wait_s)}")
+            applies = self.policy.order.mode == "apply" and self.queue is not None
+            later = ", later if shorter jobs come" if applies else ""
+            clauses.append(f"starts in {about(self.wait_s)}{later}")
         if known or placed.reason in ("placed", "preferred", "advice"):
             clauses.append(placed.note)
         if self.elsewhere is not None:
@@ -182,7 +179,7 @@ class JobDecision:
             hi_s=round(limit.quantile_s) if limit else None,
             expected_s=round(self.similar.expected_s),
             runs=self.similar.runs or None,
-            delay_s=round(self._delay_s) if self.policy.order.mode != "off" else None,
+            delay_s=round(self.back_s) if self.policy.order.mode != "off" else None,
             limit=self.choice.limit_min,
             soft=self.soft.time_min if self.soft else None,
             reason=self.choice.reason,

@@ -11,6 +11,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import logging
+import math
 import tempfile
 import threading
 import time
@@ -43,14 +44,14 @@ MAX_SCRIPT = 65_536
 PER = ("job", "node", "task", "socket")
 FIELDS = (
     "JobID,ArrayJobID,ArrayTaskID,UserID,UserName,Account,QOS,Name,Comment,admin_comment,"
-    "Partition,TimeLimit,MinTime,Feature,Reservation,WorkDir,Command,MinCpus,MinMemory,NumNodes,"
+    "Partition,TimeLimit,MinTime,Feature,prefer,ReqNodes,Reservation,WorkDir,Command,MinCpus,MinMemory,NumNodes,"
     "NumTasks,Nice,PriorityLong,SubmitTime,BatchFlag,tres-per-job,tres-per-node,tres-per-task,"
     "tres-per-socket"
 )
 # What a user may change of a pending job that its time rests on.
 CHANGES = ("Comment", "NumNodes", "NumTasks", *(f"tres-per-{of}" for of in PER))
-# What becomes of a job: the decision on it, or its place in the queue alone.
-DECIDED, ORDERED = "decided", "ordered"
+# What becomes of a job: where it runs, the decision that rests on that, its place in the queue.
+PLACED, DECIDED, ORDERED = "placed", "decided", "ordered"
 Update = tuple[str, str, str]  # job, what becomes of it, what scontrol is to change
 _log = logging.getLogger(__name__)
 
@@ -257,9 +258,14 @@ class Reconciler:
             return None
         known.asks = job.asks
         words: list[str] = []
-        if undecided:
+        placing = _placing(job, answer, cluster.partitions) if undecided else ""
+        if placing:  # a limit is for where the job runs: it follows once the job is there
+            self.soon()
+            return job.name, PLACED, placing
+        if undecided and placing is not None:
             words += _decided(job, answer)
             known.left |= mark is None and bool(stated(job.row["admin_comment"]))  # the site's
+        known.left |= placing is None
         # Without an answer the hook wrote the place of a job of which nothing is known.
         rewritten = undecided and (job.site_factor or 0) >= BASE // 2
         if order is not None and (rewritten or not ordered):
@@ -268,7 +274,7 @@ class Reconciler:
         if not words:
             known.left |= not changed
             return None
-        return job.name, DECIDED if undecided else ORDERED, " ".join(words)
+        return job.name, ORDERED if placing is None or not undecided else DECIDED, " ".join(words)
 
     def _answer(self, job: PendingJob, request: HookRequest) -> HookAnswer | None:
         """The decision that was finished late, else one made now; None while it is being made."""
@@ -312,7 +318,10 @@ def pending_jobs(commands: Commands) -> Iterator[PendingJob]:
             words = line.split()
             if len(words) == 2 and words[1].isdecimal():
                 places[words[0]] = int(words[1])
+    lines = commands.text("squeue", "-h", "-a", "-t", "PENDING", "-o", "%A %x").splitlines()
+    excluded = dict(words for line in lines if len(words := line.split()) == 2)
     for row in table(commands, FIELDS, "-t", "PENDING"):
+        row["excluded"] = excluded.get(row["JobID"], "")
         yield PendingJob(row, parse_mark(row["admin_comment"]), places.get(row["JobID"]))
 
 
@@ -359,27 +368,48 @@ def request_of(job: PendingJob, partitions: tuple[Partition, ...]) -> HookReques
         min_mem_per_node=None if memory is None else round(memory / MIB),
         **{f"tres_per_{of}": text[f"tres-per-{of}"] for of in PER},  # type: ignore[arg-type]
         features=text["Feature"],
+        prefer=text["prefer"],
+        req_nodes=text["ReqNodes"],
+        exc_nodes=text["excluded"],
         reservation=text["Reservation"],
         work_dir=text["WorkDir"],
         argv=tuple((text["Command"] or "").split()),
     )
 
 
+def _placing(job: PendingJob, answer: HookAnswer, partitions: Sequence[Partition]) -> str | None:
+    """What brings a job where its decision sees it, empty where it is there.
+
+    None where that is not what it asks for now, or Slurm forbids it: as the types of GPUs.
+    """
+    row, words = job.row, []
+    for name, now, wanted in (
+        ("Features", row["Feature"], answer.features),
+        ("Prefer", row["prefer"], answer.prefer),
+    ):
+        now = stated(now).replace(" ", "")
+        if wanted and wanted != now:
+            if now not in wanted or any(map(str.isspace, wanted)):
+                return None
+            words.append(f"{name}={wanted}")
+    if answer.partition not in (None, row["Partition"]):
+        known = {part.name: part for part in partitions}
+        here, there = known.get(row["Partition"]), known.get(answer.partition or "")
+        if here is None or there is None or not here.default:
+            return None
+        if (job.limit_min or math.inf) > (there.max_min or math.inf):
+            return None
+        words.append(f"Partition={there.name}")
+    return None if answer.gres else " ".join(words)
+
+
 def _decided(job: PendingJob, answer: HookAnswer) -> list[str]:
     """What a decision changes of a job, never a limit that may be its user's."""
-    words = []
-    mark, features = job.mark, stated(job.row["Feature"])
+    words, mark = [], job.mark
     if answer.time_limit and mark is not None and (mark.own == "none" or job.is_ours):
         words.append(f"TimeLimit={answer.time_limit}")
     if answer.time_min and not minutes(job.row["MinTime"]) and not job.is_ours:
         words.append(f"TimeMin={answer.time_min}")
-    if (
-        answer.features
-        and not job.is_ours
-        and not any(map(str.isspace, answer.features))
-        and features.replace(" ", "") in answer.features
-    ):
-        words.append(f"Features={answer.features}")
     comment = job.row["admin_comment"]
     free = not stated(comment) or comment.strip('"').startswith(PREFIX)
     if free and answer.admin_comment:

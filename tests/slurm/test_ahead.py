@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from slurm_plugin.ahead import OVERDUE_S, QueueAhead
 from slurm_plugin.cluster import Cluster, GpuGres, Partition, SlurmJob, SlurmNode
 from slurm_plugin.nodes import GpuRequest
+from slurm_plugin.order import BASE
 
 NOW = 1.8e9
 HOUR = 3600.0
@@ -60,7 +61,7 @@ def wait(
     **options: Any,
 ) -> float | None:
     nodes = frozenset(node.name for node in view.nodes if only is None or node.name in only)
-    limits = {"limit_s": options.pop("limit_s")} if "limit_s" in options else {}
+    limits = {name: options.pop(name) for name in ("limit_s", "priority") if name in options}
     wanted = GpuRequest(
         gpus=gpus, nodes=None, gpus_per_node=per_node, type=options.pop("gpu_type", None)
     )
@@ -122,6 +123,16 @@ def test_jobs_go_by_priority_and_then_by_age() -> None:
     assert seconds(cluster(N1, late, early), 4) == 6 * HOUR
     urgent = replace(late, priority=1)
     assert seconds(cluster(N1, urgent, early), 3) == 1 * HOUR
+
+
+def test_where_the_queue_is_ordered_a_job_waits_for_those_before_it_alone() -> None:
+    places = [BASE - HOUR * n for n in range(8)]
+    jobs = (pending(4, 1, priority=round(place), job_id=n) for n, place in enumerate(places))
+    view = cluster(N1, running(4, 1, "n1"), *jobs)
+    waits = [seconds(view, 1, priority=place + 1) / HOUR for place in (*places, 0)]
+    assert waits[::2] == [1, 3, 5, 7, 9]  # shares of the queue, and in between never too soon
+    assert all(w >= 1 + n for n, w in enumerate(waits))
+    assert waits == sorted(waits)
 
 
 @pytest.mark.parametrize(

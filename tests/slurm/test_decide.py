@@ -17,7 +17,7 @@ from slurm_plugin.ahead import PoolAhead, QueueAhead
 from slurm_plugin.cluster import Association, Partition, Settings, SlurmJob, WallLimits
 from slurm_plugin.decide import SlurmDecider, cpu_bound
 from slurm_plugin.mark import MAX_CHARS, JobMark, parse_mark
-from slurm_plugin.order import SINCE_S
+from slurm_plugin.order import BASE, SINCE_S
 from slurm_plugin.protocol import HookAnswer, PartitionRequest
 
 Decide = Any
@@ -332,6 +332,34 @@ def test_an_excluded_job_is_left_alone_but_for_its_place(decider: Decide) -> Non
     answer = decider(view, exclude={"users": ["u1"]}, **policy).decide(submit())
     place = {"order": "site_factor", "other_delay": 28_800, "since": SINCE_S}
     assert answer == HookAnswer(log=answer.log, **place)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("place_h", "told"), [(-1, "1 h"), (1, "5 h")])
+def test_under_an_order_the_start_is_told_by_ones_own_place(
+    decider: Decide, place_h: int, told: str
+) -> None:
+    """Behind short jobs, before long ones; by nice, which tells no place, none is told."""
+    policy = {"order": {"mode": "apply", "weight": 1, "longest_delay": "10h"}}
+    slow, soon = (
+        (
+            PoolAhead(
+                frozenset({"gpu"}), FEATURES["a"], None, frozenset({"a1"}), 4, ((4, (s,) * 5),)
+            ),
+        )
+        for s in (5 * 3600.0, 3600.0)
+    )
+
+    def message(priority: str) -> str:
+        settings = Settings(priority=priority, scheduler="backfill", age_points_per_s=1.0)
+        decide = decider(cluster(settings=settings), **policy)
+        back_s = decide.decide(submit(time_limit=60.0)).delay
+        assert back_s is not None
+        others = round(BASE - back_s + 3600 * place_h)
+        decide.look(cluster(settings=settings), QueueAhead(slow, ((others, soon),)))
+        return decide.decide(submit(time_limit=60.0)).message or ""
+
+    assert f"starts in about {told} 00 min, later if shorter jobs come" in message("multifactor")
+    assert "starts in" not in message("basic")
 
 
 def test_an_unknown_gpu_type_among_the_nodes_leaves_the_default(decider: Decide) -> None:

@@ -17,10 +17,10 @@ from slurm_plugin.daemon import reconcile
 from slurm_plugin.daemon.reconcile import FIELDS, PIECE, Reconciler
 from slurm_plugin.mark import MARK_HEAD, JobMark
 from slurm_plugin.order import BASE
-from slurm_plugin.protocol import HookAnswer
+from slurm_plugin.protocol import HookAnswer, HookRequest, parse_request
 from slurm_plugin.sources.commands import Commands
 
-ROW = dict.fromkeys(FIELDS.split(","), "") | {
+ROW = dict.fromkeys((*FIELDS.split(","), "excluded"), "") | {
     "UserID": "1000",
     "UserName": "ada",
     "Partition": "gpu",
@@ -42,11 +42,13 @@ class Decisions:
     """Answers every request alike."""
 
     answer: HookAnswer | None
+    asked: list[HookRequest] = field(default_factory=list)
 
     def later(self, name: str) -> tuple[bool, HookAnswer | None]:
         return False, None
 
     async def decide_aside(self, line: bytes) -> HookAnswer | None:
+        self.asked.append(parse_request(line))
         return self.answer
 
 
@@ -57,8 +59,11 @@ class Site:
     rows: list[dict[str, str]] = field(default_factory=list)
     places: Mapping[str, int] = field(default_factory=dict)
     fed: list[list[str]] = field(default_factory=list)
+    asked: list[HookRequest] = field(default_factory=list)
 
     def text(self, *argv: str) -> str:
+        if argv[0] == "squeue":
+            return "".join(f"{row['JobID']} {row['excluded']}\n" for row in self.rows)
         return "".join(f"{job} {place}\n" for job, place in self.places.items())
 
     def feed(self, text: str, *argv: str) -> int:
@@ -69,7 +74,8 @@ class Site:
         """The updates of one pass."""
 
         async def one_pass() -> None:
-            made = Reconciler(policy_of(policy), lambda: view, Decisions(answer))  # type: ignore[arg-type]
+            decisions: Any = Decisions(answer, self.asked)
+            made = Reconciler(policy_of(policy), lambda: view, decisions)
             await asyncio.to_thread(made.look)
 
         asyncio.run(one_pass())
@@ -150,3 +156,46 @@ def test_the_default_policy_writes_no_order(site: Site) -> None:
     (line,) = site.look(DECIDED, view())
     assert "SiteFactor" not in line
     assert "Nice" not in line
+
+
+def test_a_late_job_is_placed_first_and_gets_its_limit_there(site: Site) -> None:
+    there = {"Feature": "(own)&tensorcore", "prefer": "bf16", "Partition": "other"}
+    answer = replace(DECIDED, features=there["Feature"], prefer="bf16", partition="other")
+    whole = view()
+    other = replace(whole.partitions[0], name="other", default=False)
+    whole = replace(whole, partitions=(replace(whole.partitions[0], default=True), other))
+    site.rows = [job(1, admin_comment=LATER, Feature="own")]
+    assert site.look(answer, whole) == [
+        "update JobId=1 Features=(own)&tensorcore Prefer=bf16 Partition=other"
+    ]
+    site.fed.clear()
+    site.rows = [job(1, admin_comment=LATER, **there)]
+    (line,) = site.look(answer, whole)
+    assert line.startswith("update JobId=1 TimeLimit=60 AdminComment=")
+
+
+@pytest.mark.parametrize(
+    ("changes", "answer"),
+    [
+        ({"Feature": "changed"}, {"features": "(own)&tensorcore"}),
+        ({"prefer": "changed"}, {"prefer": "tensorcore"}),
+        ({"Partition": "chosen"}, {"partition": "gpu"}),
+        ({"TimeLimit": "3-00:00:00"}, {"partition": "brief"}),
+        ({}, {"gres": "gpu:a100:1"}),
+    ],
+)
+def test_no_limit_is_for_nodes_that_a_job_is_not_brought_to(
+    site: Site, changes: dict[str, str], answer: dict[str, Any]
+) -> None:
+    whole = view()
+    brief = replace(whole.partitions[0], name="brief", default=False, max_min=60)
+    whole = replace(whole, partitions=(*whole.partitions, brief))
+    site.rows = [job(1, admin_comment=LATER, **changes)]
+    assert site.look(replace(DECIDED, **answer), whole) == []
+
+
+def test_a_late_job_is_decided_by_the_nodes_it_names(site: Site) -> None:
+    site.rows = [job(1, admin_comment=LATER, ReqNodes="p1", prefer="own", excluded="a[1-2]")]
+    site.look(DECIDED, cluster())
+    (asked,) = site.asked
+    assert (asked.req_nodes, asked.prefer, asked.exc_nodes) == ("p1", "own", "a[1-2]")

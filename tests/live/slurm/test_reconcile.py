@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -10,17 +11,18 @@ import pytest
 from predictor.estimate.fitting import Fitted
 from slurm_plugin.daemon.reconcile import PendingJob, clear_order, in_turns
 from slurm_plugin.mark import parse_mark
-from slurm_plugin.order import SINCE_S
+from slurm_plugin.order import BASE, SINCE_S
 from slurm_plugin.sources.commands import Commands
 
 from .cluster import SlurmCluster
-from .daemon import DecisionDaemon, install_hook
+from .daemon import PATIENT, DecisionDaemon, install_hook
 from .installation import Installation
 from .tables import Bench
 
 MODEL = "model=resnet50 precision=amp epochs=3 samples=1281167 batch=256"
 DEFAULT = "1-00:00:00"
 WITHIN_S = 30.0
+SLEEPS = "#!/bin/sh\nsleep 600\n"
 ORDER = {"mode": "apply", "weight": 5, "longest_delay": "4h"}
 
 pytestmark = pytest.mark.usefixtures("fitted")
@@ -58,6 +60,38 @@ def test_jobs_submitted_while_the_daemon_was_dead_are_made_good(
         assert (found["Features"] == "tensorcore") == (job is not described)
     assert bench.job(own.job_id)["TimeLimit"] == "15:00:00"
     assert "AdminComment" not in bench.job(cpu.job_id)
+
+
+def test_a_late_job_is_placed_as_the_hook_would_have_and_by_the_nodes_it_names(
+    bench: SlurmCluster, daemon: DecisionDaemon, user: str | None
+) -> None:
+    """A job that may run on nothing else must not wait for tensor cores for ever."""
+    ask = ("--hold", "--gres=gpu:1", f"--comment={MODEL}")
+    free, named, left, typed = (
+        bench.submit(*ask, *more, user=user)
+        for more in ((), ("--nodelist=p1",), ("--exclude=a[1-2],v[1-2]",), ("--prefer=gpu",))
+    )
+    daemon._write({"placement": {"method": "prefer"}})
+    daemon.start()
+    bench.wait_until(lambda: _decided(bench, free, named, left, typed), WITHIN_S)
+    found = [bench.job(job.job_id) for job in (free, named, left, typed)]
+    assert [job["Features"] for job in found] == ["(null)"] * 4
+    assert [job.get("Prefer") for job in found] == ["tensorcore", None, None, "gpu"]
+    assert all(job["TimeLimit"] != DEFAULT for job in found)
+
+
+def test_where_slurm_gives_a_pending_job_no_gpu_type_it_keeps_its_limit(
+    bench: SlurmCluster, daemon: DecisionDaemon, user: str | None
+) -> None:
+    ask = ("--hold", f"--comment={MODEL}")
+    missed = bench.submit(*ask, "--gres=gpu:1", user=user)
+    typed = bench.submit(*ask, "--gres=gpu:v100:1", user=user)
+    daemon._write({"placement": {"method": "gres"}})
+    daemon.start()
+    bench.wait_until(lambda: _decided(bench, typed), WITHIN_S)
+    assert bench.job(typed.job_id)["TimeLimit"] != DEFAULT
+    assert bench.job(missed.job_id)["TimeLimit"] == DEFAULT
+    assert bench.job(missed.job_id)["TresPerNode"].endswith("gpu:1")
 
 
 def test_of_an_array_the_tasks_that_run_keep_what_they_have(
@@ -181,6 +215,53 @@ def test_the_order_is_written_at_submit_and_made_good_and_taken_back(
     assert _site_factors(bench) == {}
 
 
+SECONDS = {"PriorityWeightAge": 31_536_000, "PriorityMaxAge": "365-0"}  # one point is a second
+WEIGHTS = {"PriorityWeightFairshare": 100_000, "PriorityWeightQOS": 7200, "PriorityCalcPeriod": 1}
+
+
+def test_the_order_adds_to_fair_share_and_qos_in_seconds(
+    installation: Installation, fitted: Fitted, session_home: Path, user: str | None
+) -> None:
+    if user is None:
+        pytest.skip("root alone can submit as two users")
+    lines = tuple(f"{name}={value}" for name, value in (SECONDS | WEIGHTS).items())
+    with SlurmCluster(installation, Bench(priority="multifactor", lines=lines)) as bench:
+        bench.run("sacctmgr", "-i", "add", "qos", "high", "priority=100")
+        for name, shares in ((user, 9), ("games", 1)):
+            given = (f"name={name}", "account=research", f"fairshare={shares}", "qos=normal,high")
+            bench.run("sacctmgr", "-i", "add", "user", *given)
+        waits = ("--nodelist=a1", "--exclusive", "--gres=gpu:1")
+        first = bench.submit(*waits, user="games", script="#!/bin/sh\nsleep 600\n")
+        bench.wait(first.job_id, ["RUNNING"])
+        with DecisionDaemon(bench, session_home, order=ORDER, limits={"mode": "off"}) as daemon:
+            install_hook(bench, daemon.socket, **PATIENT)
+            asked = ((user, 10), (user, 600), ("games", 10), ("games", 10))
+            short, long, poor, high = (
+                bench.submit(*waits, f"--time={t}", *more, user=who, script=SLEEPS).job_id
+                for (who, t), more in zip(asked, ((), (), (), ("--qos=high",)), strict=True)
+            )
+            terms: dict[int, dict[str, int]] = {}
+
+            def weighed() -> bool:  # fair share is counted once a minute
+                terms.update(_terms(bench))
+                return {short, long, poor, high} <= terms.keys() and terms[short]["fs"] > 0
+
+            bench.wait_until(weighed, 150.0)
+            for each in terms.values():
+                parts = each["site"] + each["age"] + each["fs"] + each["qos"]
+                assert each["all"] == pytest.approx(parts, abs=3)
+            told = [int(delay) for delay in re.findall(r"delay_s=(\d+)", bench.log())]
+            assert [BASE - terms[job]["site"] for job in (short, long, poor, high)] == told
+            assert told[0] < told[1] <= 4 * 3600
+            assert terms[high]["qos"] - terms[poor]["qos"] == 7200
+            # whose share is larger comes first, however long: by more seconds than the bound
+            order = sorted(terms, key=lambda job: -terms[job]["all"])
+            assert order == [short, long, high, poor]
+            bench.run("scancel", str(first.job_id))
+            bench.wait(short, ["RUNNING"])
+            assert bench.job(long)["JobState"] == "PENDING"
+
+
 def test_the_order_by_nice_adds_to_the_users_own_and_is_taken_back(
     bench: SlurmCluster, daemon: DecisionDaemon, user: str | None
 ) -> None:
@@ -235,6 +316,14 @@ def _decided(bench: SlurmCluster, *jobs: object) -> bool:
 def _commands(bench: SlurmCluster) -> Commands:
     programs = Path(bench.installation.program("scontrol")).parent
     return Commands(programs, conf=bench.places.etc / "slurm.conf")
+
+
+def _terms(bench: SlurmCluster) -> dict[int, dict[str, int]]:
+    """Of the pending jobs the terms of their priority."""
+    lines = bench.run("sprio", "-h", "-o", "%i %Y %S %A %F %Q", check=False).stdout.splitlines()
+    names = ("all", "site", "age", "fs", "qos")
+    numbers = (list(map(int, line.split())) for line in lines)
+    return {job: dict(zip(names, of, strict=True)) for job, *of in numbers}
 
 
 def _site_factors(bench: SlurmCluster, least: int = 1) -> dict[int, int]:
