@@ -23,7 +23,7 @@ from .config import PREFIX
 from .decide import Decider, GpuCandidates
 from .history.seen import conditions, pod_state, unix_s
 from .plain import JsonPath, PodName, count, items, mapping, owner_of, pod_name, text, texts
-from .pods import GROUPS
+from .pods import GROUPS, JOBSET_REPLICAS, pod_sets
 from .watching import KubeObject, ObjectWatch, WatchGroup
 from .workload import DEADLINE, PodJob, template_job
 
@@ -88,6 +88,7 @@ class BoundPods(WatchGroup):
         self._bound: dict[str, dict[str, _Bound]] = {}  # pods by their owner, or their own uid
         self._waiting: dict[str, KubeObject] = {}
         self._examined: dict[str, object] = {}
+        self.gangs: dict[str, int] = {}  # pods that train together, by the uid of their Job
         core, batch = api.CoreV1Api(client), api.BatchV1Api(client)
         listed = api.CustomObjectsApi(client).list_cluster_custom_object
         lists: dict[str, Any] = {"Job": batch.list_job_for_all_namespaces}
@@ -102,9 +103,12 @@ class BoundPods(WatchGroup):
     def job(self, kind: str, job: KubeObject, deleted_s: float | None = None) -> None:
         """Take note of a Job, or of what an operator runs like one."""
         ended = OVER & {*conditions(job), text(job, "status", "jobDeploymentStatus")}  # the Ray way
-        ours = not ended and deleted_s is None and _filled_s(kind, job) is not None
+        there = not ended and deleted_s is None
+        ours = there and _filled_s(kind, job) is not None
         with self._lock:
             _note(self._ours.setdefault(kind, {}), job, job if ours else None)
+            if kind == "Job":
+                _note(self.gangs, job, _gang(job) if there else None)
 
     def pod(self, pod: KubeObject, deleted_s: float | None = None) -> None:
         """Take note of a pod."""
@@ -182,6 +186,8 @@ class BoundPods(WatchGroup):
     def _all_jobs(self, kind: str, found: Iterable[KubeObject]) -> None:
         with self._lock:
             self._ours[kind] = {}
+            if kind == "Job":
+                self.gangs.clear()
         for job in found:
             self.job(kind, job)
 
@@ -191,6 +197,14 @@ def _note(where: dict[str, Any], obj: KubeObject, value: object | None) -> None:
         where.pop(pod_name(obj).uid, None)
     else:
         where[pod_name(obj).uid] = value
+
+
+def _gang(job: KubeObject) -> int | None:
+    """Pods of an indexed Job, and of its likes in a JobSet; None where each trains for itself."""
+    made = pod_sets("Job", job)
+    pods = sum(part.count for part in made.sets) if made else 1
+    pods *= count(texts(job, "metadata", "labels"), JOBSET_REPLICAS) or 1
+    return pods if pods > 1 else None
 
 
 def _filled_s(kind: str, obj: KubeObject) -> int | None:

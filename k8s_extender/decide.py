@@ -17,7 +17,8 @@ from profiles.gpus import known_gpu
 
 from .config import Config
 from .nodes import SHARED, GpuNode, GpuType, Taint, gpu_node
-from .plain import items, text
+from .plain import items, mapping, owner_of, text
+from .pods import OWNER_PODS
 from .rank import Ranking, SiteEstimates, Steps, TypeEstimate, estimated, refusal, unsupported
 from .workload import JobReader, PodJob
 
@@ -199,15 +200,24 @@ class Decider:
         self.config = config
         self.nodes = nodes
         self.rules = Rules() if rules is None else rules
-        self.job_of = JobReader(config, self.rules)
+        self._read = JobReader(config, self.rules)
         self.version = version
         self.site = site
         self.waiting: Sequence[PodJob] = ()  # under `placement.balance`, jobs that found no node
+        self.gangs: Mapping[str, int] = {}  # as `BoundPods` has them
         self._predicted = predicted
         self._ranking = Ranking(predictor, config)
         self._table: NodeTable = {}
         self._indices: dict[str, TypeIndex] = {}
         self._known = lru_cache(MAX_JOBS)(lambda job: _JobAnswers())
+
+    def job_of(self, pod: Mapping[str, Any]) -> PodJob | None:
+        """The job that a pod is part of; None for one without GPUs."""
+        if self.gangs and (pods := self.gangs.get(owner_of(pod).uid)):
+            metadata = mapping(pod, "metadata")
+            labels = {**mapping(metadata, "labels"), OWNER_PODS: str(pods)}
+            pod = {**pod, "metadata": {**metadata, "labels": labels}}
+        return self._read(pod)
 
     def filter(
         self, job: PodJob, names: Sequence[str], nodes: NodeTable | None = None

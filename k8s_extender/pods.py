@@ -327,11 +327,15 @@ NODE_FLAGS = ("--nnodes", "--num-machines", "--num-nodes")
 PROCESS_FLAG = "--num-processes"
 # Launchers that start the processes of one node unless told of more.
 ONE_NODE = frozenset({"torchrun", "torch.distributed.run", "torch.distributed.launch"})
-# Pods of a group, by what makes the group: Kueue's plain pods, LeaderWorkerSet and JobSet.
+# Pods of a group, by what makes the group: a Job that we watch, which says it on none of its pods,
+# Kueue's plain pods, LeaderWorkerSet and JobSet.
+OWNER_PODS = f"{PREFIX}pods-of-owner"
+JOBSET_REPLICAS = "jobset.sigs.k8s.io/replicatedjob-replicas"
 GROUP_SIZES = (
+    OWNER_PODS,
     "kueue.x-k8s.io/pod-group-total-count",
     "leaderworkerset.sigs.k8s.io/size",
-    "jobset.sigs.k8s.io/replicatedjob-replicas",
+    JOBSET_REPLICAS,
 )
 KUBEFLOW = "training.kubeflow.org/job-name"
 _NODES = re.compile(r"(\d{1,6})(?::\d{1,6})?", re.ASCII)

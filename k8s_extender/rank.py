@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from typing import Any
 
 from predictor.errors import PrecisionTimeError
+from predictor.estimate.assumptions import OTHER_PRECISIONS
 from predictor.estimate.core import Predictor
 from predictor.estimate.fits import fits
 from predictor.estimate.limits import EvidenceRule, too_thin
@@ -125,20 +127,26 @@ def estimated(predictor: Predictor, config: Config, job: PodJob, kind: GpuType) 
     )
 
 
-def at_longest(predictor: Predictor, found: TypeEstimate) -> TypeEstimate:
-    """The same with all that the job leaves open as it takes the longest, where that is known."""
+def at_longest(predictor: Predictor, found: TypeEstimate) -> Sequence[TypeEstimate]:
+    """The same with all that the job leaves open as it takes the longest, where that is known.
+
+    In each precision that it may mean: which one takes the longest differs by the quantile.
+    """
     if found.prediction is None or found.prediction.phases:
-        return found
+        return (found,)
     job, values = found.prediction.job, dict[str, Any]()
     options = dict(job.options)
     for name, value in (pair for one in found.prediction.assumptions for pair in one.longest):
         options.update(value if name == "options" else ())
         values[name] = value
-    try:
-        longest = predictor.predict(job.but(**values | {"options": tuple(options.items())}))
-    except PrecisionTimeError:
-        return found
-    return _shared(replace(found, prediction=longest))
+    meant = [p for p in OTHER_PRECISIONS if p is Precision.FP32 or runs_natively(job.hardware, p)]
+    values["options"] = tuple(options.items())
+    longest = [found]
+    for precision in meant if "precision" in values else [job.precision]:
+        with suppress(PrecisionTimeError):
+            predicted = predictor.predict(job.but(**values | {"precision": precision}))
+            longest.append(_shared(replace(found, prediction=predicted)))
+    return longest[1:] or longest
 
 
 def _shared(found: TypeEstimate) -> TypeEstimate:

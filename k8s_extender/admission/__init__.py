@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from predictor.identify.grammar import stated_text
+from predictor.service.process import DeadlineError, time_bound
 
 from ..config import PREFIX
 from ..decide import Decider
@@ -25,6 +26,7 @@ from ..rank import lacking, ran_signature
 from ..workload import PodJob, template_job
 from . import limits
 from .review import (
+    BUDGET_S,
     AdmissionRequest,
     Patch,
     annotations_of,
@@ -47,6 +49,7 @@ class ReviewOutcome(StrEnum):
     OBSERVED = "observed"  # would have been patched
     UNCHANGED = "unchanged"
     NOT_READY = "not_ready"
+    LATE = "late"  # it took longer than it may: the object passes as it came
     FAILED = "failed"  # an error of ours: the object passes as it came
 
 
@@ -118,11 +121,15 @@ class Admission:
             if known is None:
                 outcome = ReviewOutcome.NOT_READY
             elif request.operation == "CREATE" and not request.sub_resource:
-                decision, acts = decide(request, known), known.config.mode == "place"
+                with time_bound(BUDGET_S):
+                    decision = decide(request, known)
+                acts = known.config.mode == "place"
                 if decision.patch:
                     outcome = ReviewOutcome.PATCHED if acts else ReviewOutcome.OBSERVED
                 if acts:
                     answered = answer(request.uid, decision.patch, decision.lines)
+        except DeadlineError:
+            outcome = ReviewOutcome.LATE
         except Exception:
             _log.exception("review of %s %s failed", request.kind, request.name)
             outcome, decision, answered = ReviewOutcome.FAILED, Decision(), answer(request.uid)

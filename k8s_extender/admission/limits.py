@@ -28,6 +28,7 @@ from .review import Patch, annotations_of, labels_of
 
 # A deadline that covers more than so many times the quantile helps nobody.
 MOST_TIMES = 2.0
+WIDE = "what it leaves open could take more than twice as long"
 NO_NODE = "no known node has a GPU that its pods may land on"
 
 
@@ -103,12 +104,15 @@ def forecast(
         )
         limit = time_limit(predictions, rule)
         slowest = next(e for e, p in predicted if p is limit.slowest)
-        if thin and not unknown:  # what is open counts as it takes the longest
-            open_ = [p for e, _ in predicted if (p := at_longest(known.predictor, e).prediction)]
+        open_precision = any(a.field == "precision" for p in predictions for a in p.assumptions)
+        if (thin or open_precision) and not unknown:  # it counts as it takes the longest
+            ends = (one for e, _ in predicted for one in at_longest(known.predictor, e))
+            open_ = [one.prediction for one in ends if one.prediction is not None]
             longest = time_limit(open_, rule)
             near = longest.quantile_s <= MOST_TIMES * limit.quantile_s
-            if near and not too_thin(open_, evidence(config)):
-                limit, thin = replace(limit, limit_s=max(limit.limit_s, longest.limit_s)), None
+            thin = too_thin(open_, evidence(config)) or (None if near else thin or WIDE)
+            if near and longest.limit_s > limit.limit_s:
+                limit = replace(limit, limit_s=longest.limit_s, capped=longest.capped)
         doubt = doubt or unknown or thin or ""
         # A deadline that we cut must not make the filter refuse the very nodes it was made for.
         totals = [runs * (e.total_s(config.filter.deadline_quantile) or 0.0) for e in pool]

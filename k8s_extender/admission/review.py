@@ -18,6 +18,8 @@ API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
 # The API server takes objects of at most 3 MiB.
 MAX_BODY_BYTES = 4 * 2**20
+# Of the second that the API server waits at least, kube-scheduler two.
+BUDGET_S = 0.7
 # All of them together are at most 4096 bytes, of five lines of four bytes a character.
 MAX_WARNING = 200
 

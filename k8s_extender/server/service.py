@@ -177,6 +177,7 @@ class ExtenderServer:
         config = decider.config
         if config.watches_pods:
             bound.start()
+        decider.gangs = bound.gangs
         decider.waiting = bound.waiting(decider) if config.placement.balance else ()
         places = config.deadline.follow and config.mode == "place"
         if places and self._writeback is not None:

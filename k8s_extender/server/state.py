@@ -14,6 +14,7 @@ from pathlib import Path
 from prometheus_client import ProcessCollector, generate_latest
 
 from predictor.errors import PrecisionTimeError
+from predictor.graphs.catalog import import_builders
 from predictor.identify.grammar import parse_text
 from predictor.service.loading import LoadedPredictor, PredictorLoader
 from predictor.service.metrics import ServiceMetrics
@@ -179,6 +180,7 @@ class Upkeep:
             site=SiteEstimates(read_state().memory, loaded.predictor, config.site),
         )
         if loaded is not self._warm:
+            import_builders()
             kinds = {node.type for node in decider.nodes().values() if node.type is not None}
             for text in WARMING:
                 for policy in ("time", "reserve"):

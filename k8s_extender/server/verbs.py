@@ -18,9 +18,10 @@ from typing import Any, TypeVar
 import orjson
 
 from predictor.service.logs import event_logger
+from predictor.service.process import DeadlineError, time_bound
 
-from ..admission import Admission, Reviewed, ReviewOutcome
-from ..admission.review import request_of
+from ..admission import Admission, Reviewed
+from ..admission.review import BUDGET_S, request_of
 from ..decide import Decider, FilterResult, HostScores
 from ..errors import WireError
 from ..nodes import GpuNode, gpu_node
@@ -46,7 +47,11 @@ class CallOutcome(StrEnum):
     DECIDED = "decided"
     NOTHING_KNOWN = "nothing_known"  # no GPU pod, or it does not say enough of what it trains
     NOT_READY = "not_ready"
+    LATE = "late"  # it took longer than it may: everything passes
     FAILED = "failed"  # an error of ours: everything passes
+
+
+LEVELS: Mapping[str, int] = {CallOutcome.FAILED: logging.ERROR, CallOutcome.LATE: logging.WARNING}
 
 
 class Verbs:
@@ -106,13 +111,17 @@ class Verbs:
         job: PodJob | None = None
         found = answer = everything
         try:
-            if decider is not None:
-                outcome = CallOutcome.NOTHING_KNOWN
-                job = decider.job_of(request.pod)
-            if decider is not None and job is not None:
-                found = decide(decider, job)
-                answer = everything if decider.config.mode == "observe" else found
-                outcome = outcome if lacking(job) else CallOutcome.DECIDED
+            with time_bound(BUDGET_S):
+                if decider is not None:
+                    outcome = CallOutcome.NOTHING_KNOWN
+                    job = decider.job_of(request.pod)
+                if decider is not None and job is not None:
+                    found = decide(decider, job)
+                    outcome = outcome if lacking(job) else CallOutcome.DECIDED
+            if decider is not None and decider.config.mode == "place":
+                answer = found
+        except DeadlineError:
+            found, outcome = everything, CallOutcome.LATE
         except Exception:
             _log.exception("%s failed: every node passes", verb)
             outcome = CallOutcome.FAILED
@@ -126,7 +135,7 @@ class Verbs:
             for reason, refused in reasons.items():
                 self._metrics.refused.labels(reason).inc(refused)
             _events.log(
-                logging.ERROR if outcome is CallOutcome.FAILED else logging.INFO,
+                LEVELS.get(outcome, logging.INFO),
                 "decision",
                 verb=verb,
                 outcome=outcome.value,
@@ -138,7 +147,7 @@ class Verbs:
                 duration_us=round(1e6 * duration_s),
                 **({"reasons": dict(reasons)} if reasons else {}),
             )
-            if verb != "filter" or outcome is CallOutcome.FAILED or not decider or not job:
+            if verb != "filter" or outcome in LEVELS or not decider or not job:
                 return
             assert isinstance(found, FilterResult)
             for reason in set(found.refused.values()):
@@ -171,7 +180,7 @@ def admission_handlers(
             if writeback is not None and state.config.annotate.events:
                 writeback.reviewed(reviewed)
         _events.log(
-            logging.ERROR if reviewed.outcome is ReviewOutcome.FAILED else logging.INFO,
+            LEVELS.get(reviewed.outcome, logging.INFO),
             "review",
             verb=REVIEW,
             outcome=reviewed.outcome.value,

@@ -125,6 +125,12 @@ def traced_entry(name: str) -> ModelEntry | None:
     )
 
 
+def import_builders() -> None:
+    """Import what makes the graphs of all networks: longer than a first job may take."""
+    for family in {entry.family for entry in entries()}:
+        builder_of(family)
+
+
 def traced_entries() -> tuple[ModelEntry, ...]:
     """Every network that the user traced and that no shipped name hides."""
     found = (traced_entry(stored.name) for stored in traced_models())

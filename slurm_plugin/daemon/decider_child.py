@@ -91,8 +91,7 @@ def unchanged(ending: Ending, name: str, job: str = "", comment: str | None = No
 
 def load_policy(config: Path | None, aside: bool) -> SlurmDecider:
     """Read it all; raises PrecisionTimeError naming the file that is wrong."""
-    from predictor.graphs.catalog import entries
-    from predictor.graphs.families import builder_of
+    from predictor.graphs.catalog import import_builders
     from predictor.service.loading import PredictorLoader
 
     from ..decide import SlurmDecider
@@ -106,8 +105,7 @@ def load_policy(config: Path | None, aside: bool) -> SlurmDecider:
     decider = SlurmDecider(
         predictor, policy, rules=rules_of(policy), version=version, memory=read_state().memory
     )
-    for family in {entry.family for entry in entries()}:
-        builder_of(family)  # to import it takes longer than a script may
+    import_builders()
     bound_s = ASIDE_READ_S if aside else decider.read_cpu_s
     decider.read_cpu_s = 60.0  # first reads are slow
     for model, precision, gpu in WARM_UP:

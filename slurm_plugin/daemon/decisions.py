@@ -15,9 +15,10 @@ import signal
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from types import FrameType
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_plus
+
+from predictor.service.process import DeadlineError, time_bound
 
 from ..estimate import MadeBefore
 from ..mark import MARK_HEAD
@@ -36,14 +37,6 @@ _FIELD = r"(?:^|&)%s=([^&\n]*)"
 _NAME, _USER, _LIMIT, _WITHIN = (
     re.compile((_FIELD % name).encode()) for name in ("name", "user", "time_limit", "within")
 )
-
-
-class DeadlineError(BaseException):
-    """A decision is late; no ``except Exception`` on its way keeps it."""
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    raise DeadlineError
 
 
 class FairQueue:
@@ -98,7 +91,6 @@ class Decisions:
         self._in_turns = False
         self._ids = (f"{os.getpid():x}-{number}" for number in itertools.count(1))
         self.aside = Lane(aside, renew, self._answered)
-        signal.signal(signal.SIGALRM, _end)
 
     def at_once(self, line: bytes) -> bytes | None:
         """The answer to one request line; None where it has to wait."""
@@ -166,11 +158,8 @@ class Decisions:
     def _found(self, pending: Pending) -> ChildAnswer:
         """The answer as far as it goes within the deadline."""
         try:
-            signal.setitimer(signal.ITIMER_REAL, max(pending.until_s - time.perf_counter(), 1e-6))
-            try:
+            with time_bound(pending.until_s - time.perf_counter()):
                 return decided(self.decider, pending.line, pending.name)
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0.0)
         except DeadlineError:
             signal.signal(signal.SIGPROF, signal.SIG_IGN)  # a reading broken off leaves its timer
             return _later(pending.name, pending.line, Ending.LATE)

@@ -22,11 +22,13 @@ from admission_reviews import (
     pod,
 )
 
-from k8s_extender.admission.limits import UNFILLED
-from k8s_extender.decide import Decider
+from k8s_extender.admission.limits import UNFILLED, forecast
+from k8s_extender.config import Config
+from k8s_extender.decide import Decider, GpuCandidates
 from k8s_extender.nodes import GpuType
 from k8s_extender.plain import seconds_of
 from k8s_extender.workload import pod_job
+from predictor.estimate import store
 from predictor.estimate.fitting import Fitted
 from predictor.job.precision import Precision
 from predictor.job.training_job import TrainingJob
@@ -332,9 +334,10 @@ def test_a_deadline_covers_what_a_job_leaves_open_at_its_longest(fitted: Fitted)
     images = "python main.py -a resnet50 --batch-size 64 --epochs 90 /data"
     yolo = "yolo detect train model=yolov8m.pt epochs=9 imgsz=640 batch=16"
     for command in (images, yolo):
-        slow = asked(command, precision="fp32", **{"dataset-size": "1281167"})
-        found = asked(command, **{"dataset-size": "1281167"})
-        assert deadline(found.object) >= deadline(slow.object)
+        found = deadline(asked(command, **{"dataset-size": "1281167"}).object)
+        for precision in ("fp32", "tf32", "amp", "bf16"):
+            said = asked(command, precision=precision, **{"dataset-size": "1281167"}).object
+            assert found >= said["spec"].get("activeDeadlineSeconds", 0), precision
     # A text may be of any length, and no deadline rests on a usual one.
     texts = "python run_clm.py --model_name_or_path meta-llama/Llama-2-7b-hf --bf16 --max_steps 900"
     found = asked(f"{texts} --per_device_train_batch_size 4")
@@ -349,6 +352,22 @@ def test_a_deadline_covers_what_a_job_leaves_open_at_its_longest(fitted: Fitted)
     assert UNFILLED not in said.annotations
     for more in ("args.json", "--config x.yaml"):
         assert "activeDeadlineSeconds" not in asked(f"{qa} {more}").object["spec"], more
+
+
+@pytest.mark.parametrize("gpu", ["v100-sxm2-32gb", "a100-sxm4-80gb", "h100-sxm5-80gb"])
+def test_no_precision_that_a_job_may_mean_takes_longer_by_the_shipped_predictor(gpu: str) -> None:
+    known = Decider(store.load_predictor("shipped"), Config(), dict)
+    command = ["python", "main.py", "-a", "resnet50", "--batch-size=64", "--epochs=90", "/data"]
+
+    def covered(**said: str) -> float:
+        made = pod({f"{OURS}dataset-size": "1281167"} | {OURS + k: v for k, v in said.items()})
+        made["spec"]["containers"][0]["command"] = command
+        asks = pod_job(made, Config())
+        assert asks is not None
+        return forecast(known, asks, GpuCandidates((gpus(gpu),))).deadline_s or 0.0
+
+    native = ("fp32", "amp") if gpu.startswith("v") else ("fp32", "tf32", "amp", "bf16")
+    assert covered() >= max(covered(precision=each) for each in native) > 0
 
 
 def test_no_deadline_rests_on_plain_variables(fitted: Fitted) -> None:

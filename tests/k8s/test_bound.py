@@ -72,6 +72,25 @@ def bound(*objects: dict[str, Any]) -> BoundPods:
     return found
 
 
+def test_the_pods_of_a_gang_are_those_of_its_indexed_job() -> None:
+    """Of a JobSet's too, which says on its pods how many Jobs it made, not how many pods."""
+    jobset = {"jobset.sigs.k8s.io/replicatedjob-replicas": "2"}
+    indexed = {"completionMode": "Indexed", "parallelism": 4, "completions": 4}
+    for labels, spec, gangs in (
+        ({}, indexed, {"uid-job": 4}),
+        (jobset, indexed, {"uid-job": 8}),
+        (jobset, indexed | {"parallelism": 1, "completions": 1}, {"uid-job": 2}),
+        ({}, indexed | {"completions": 8}, {}),  # one after another
+        ({}, {"parallelism": 4, "completions": 4}, {}),
+    ):
+        found = job(spec=spec, labels=labels)
+        found["metadata"]["uid"] = "uid-job"
+        watched = bound(found)
+        assert watched.gangs == gangs
+        watched.job("Job", found, START_S)  # deleted
+        assert watched.gangs == {}
+
+
 def changes(known: Decider, *objects: dict[str, Any], at_s: float = 60.0) -> list[DeadlineChange]:
     return list(bound(*objects).changes(known, START_S + at_s))
 

@@ -13,6 +13,7 @@ from k8s_configs import config_of
 
 from k8s_extender.cli.serve import needed
 from k8s_extender.config import Config
+from k8s_extender.errors import ConfigError
 
 pytestmark = needs_helm
 
@@ -325,6 +326,24 @@ def test_a_digest_counts_before_the_tag() -> None:
     version = re.search(r"^appVersion: (.+)$", (CHART / "Chart.yaml").read_text("utf-8"), re.M)
     assert version
     assert containers(render())[0]["image"] == f"precision-time:{version[1]}"
+
+
+def test_a_name_that_no_gpu_has_is_refused_as_the_program_refuses_it() -> None:
+    for field, wrong in (
+        ("products", {"A100": "banana"}),
+        ("node_label_gpus", {"pool": ""}),
+        ("prices_per_gpu_hour", {"banana": 2}),
+    ):
+        values = {"config": {"hardware": {field: wrong}}}
+        with pytest.raises(HelmError, match=f"config.hardware.{field}.* names no GPU"):
+            render(values)
+        with pytest.raises(ConfigError):
+            config_of({"hardware": {field: wrong}})
+        assert render(values | {"predictor": {"existingClaim": "own-gpus"}}).config()
+    for name in ("a100", "NVIDIA A100-SXM4-80GB", "Tesla V100_SXM2 16GB", "H100-SXM5-80GB-SHARED"):
+        hardware = {"products": {"own": name}}
+        assert render({"config": {"hardware": hardware}}).config()["hardware"]["products"]
+        assert config_of({"hardware": hardware})
 
 
 def test_values_that_cannot_be_are_refused() -> None:

@@ -28,6 +28,7 @@ from jsonschema import Draft7Validator, ValidationError
 from k8s_configs import config_of
 
 from k8s_extender.config import Config, Section
+from profiles.gpus import gpus, spelling
 
 OPENING = {"if", "range", "with", "define", "block"}
 # What the chart writes into the configuration itself.
@@ -96,6 +97,13 @@ def _over(tree: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         both = isinstance(value, dict) and isinstance(tree.get(key), dict)
         merged[key] = _over(tree[key], value) if both else value
     return merged
+
+
+def test_the_names_of_gpus_that_the_chart_takes_are_those_of_the_program() -> None:
+    """A new GPU or alias of ``profiles/gpus.yaml`` goes into ``files/gpus.txt``, too."""
+    named = (name for gpu in gpus().values() for name in (gpu.name, gpu.product, *gpu.aliases))
+    listed = (CHART / "files" / "gpus.txt").read_text("utf-8").split()
+    assert listed == sorted({spelling(name) for name in named})
 
 
 def test_the_schema_of_the_configuration_is_that_of_the_program() -> None:

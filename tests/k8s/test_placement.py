@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import time
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -97,6 +98,27 @@ def job_of(command: str, gpus: int) -> PodJob:
     job = pod_job(raw["request"]["object"], config_of({}))
     assert job is not None
     return job
+
+
+def test_a_gang_that_its_job_alone_tells_goes_where_all_of_it_has_room() -> None:
+    decider, raw = known(), review(gpus=8)
+    assert terms(placed(raw, decider))[0][0] == H100
+    (owner,) = raw["request"]["object"]["metadata"]["ownerReferences"]
+    decider.gangs = {owner["uid"]: 4}  # 32 GPUs of 16 H100 and 32 A100
+    found = placed(raw, decider)
+    assert terms(found)[0][0] == A100
+    assert found.object["metadata"]["labels"] == raw["request"]["object"]["metadata"]["labels"]
+
+
+def test_what_takes_longer_than_it_may_is_answered_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[Reviewed] = []
+    decider = known()
+    monkeypatch.setattr(decider, "job_of", lambda pod: time.sleep(60))
+    monkeypatch.setattr("k8s_extender.admission.BUDGET_S", 0.05)
+    found = applied(Admission(lambda: decider, heard.append), review(), verb="place")
+    assert found.operations == []
+    assert [one.outcome for one in heard] == [ReviewOutcome.LATE]
+    assert heard[0].duration_s < 30
 
 
 @pytest.mark.parametrize("policy", ["time", "cost", "reserve"])

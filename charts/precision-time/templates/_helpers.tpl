@@ -87,7 +87,24 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- .Values.kubeVersion | default .Capabilities.KubeVersion.Version | regexFind "[0-9]+[.][0-9]+[.][0-9]+" -}}
 {{- end -}}
 
+{{/* The names of GPUs, which the program refuses where nobody knows them; a home of one's own may know more. */}}
+{{- define "precision-time.knownGpus" -}}
+{{- $names := dict -}}
+{{- range $field := list "products" "node_label_gpus" -}}
+{{- range $key, $gpu := index $.Values.config.hardware $field }}{{ $_ := set $names (printf "%s.%s=%s" $field $key $gpu) $gpu }}{{ end -}}
+{{- end -}}
+{{- range $gpu, $_ := .Values.config.hardware.prices_per_gpu_hour }}{{ $_ := set $names (printf "prices_per_gpu_hour.%s" $gpu) $gpu }}{{ end -}}
+{{- $known := .Files.Get "files/gpus.txt" | trim | splitList "\n" -}}
+{{- range $place, $gpu := $names -}}
+{{- $word := regexReplaceAll "[^a-z0-9.]+" (lower $gpu) "-" | trimAll "-" | trimSuffix "-shared" -}}
+{{- if not (or (has $word $known) (has (trimPrefix "nvidia-" $word) $known) (has (trimPrefix "tesla-" $word) $known)) -}}
+{{- fail (printf "config.hardware.%s names no GPU; expected a name that `precision-time gpus` lists" $place) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "precision-time.config" -}}
+{{- if not .Values.predictor.existingClaim }}{{ include "precision-time.knownGpus" . }}{{ end -}}
 {{- $config := deepCopy .Values.config -}}
 {{- $_ := set $config "mode" .Values.mode -}}
 {{- $_ := set $config.server "certificate" "/etc/precision-time/tls/tls.crt" -}}
