@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from profiles.rules import number_fault
 from profiles.storage import COLUMNS, shipped_yaml
 from profiles.tables import measurements
 
@@ -155,16 +156,10 @@ def source_of(row: Row) -> str:
 
 
 def _number(row: Row, column: str) -> float | None:
+    if fault := number_fault(row, (column,)):
+        raise MeasurementError(fault)
     text = row.get(column, "")
-    if not text:
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        raise MeasurementError(f"{column}={text!r} is not a number") from None
-    if not math.isfinite(value) or value <= 0:
-        raise MeasurementError(f"{column}={text!r} is not a positive number")
-    return value
+    return float(text) if text else None
 
 
 def _count(row: Row, column: str) -> int | None:

@@ -113,16 +113,8 @@ GPUS_ONLY = Overhead()
 MATRIX_LOAD, MEMORY_LOAD = 0.83, 0.66
 
 
-def energy_of(
-    found: Prediction, seconds: float | None = None, overhead: Overhead = GPUS_ONLY
-) -> Energy:
-    """Energy of a predicted job that holds its GPUs for ``seconds``, of all its steps unless told.
-
-    Raises JobError where neither the job nor the caller states a length.
-    """
-    seconds = found.total_s if seconds is None else seconds
-    if seconds is None:
-        raise JobError("steps", None, "energy and cost need a length: steps or epochs")
+def energy_of(found: Prediction, seconds: float, overhead: Overhead = GPUS_ONLY) -> Energy:
+    """Energy of a predicted job that holds its GPUs for ``seconds``."""
     power, share = power_of(found.job.hardware), drawn_share(found)
     gpu_s = seconds * found.job.gpus
     idle_w = power.idle_w

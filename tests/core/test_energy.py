@@ -11,7 +11,16 @@ from predictor.estimate.fitting import Fitted
 from predictor.estimate.prediction import Prediction
 from predictor.job.precision import Precision
 from predictor.job.training_job import TrainingJob
-from predictor.planning.cost import Overhead, Power, busy_share, drawn_share, energy_of, power_of
+from predictor.planning.cost import (
+    Overhead,
+    Power,
+    Terms,
+    busy_share,
+    cost_of,
+    drawn_share,
+    energy_of,
+    power_of,
+)
 from predictor.planning.plans import input_bound
 from profiles.gpus import find_gpu, gpus
 
@@ -47,7 +56,7 @@ def test_a_busier_gpu_never_draws_less(one: float, other: float) -> None:
 
 
 def test_the_estimate_lies_between_its_bounds(found: Prediction) -> None:
-    energy = energy_of(found)
+    energy = cost_of(found, Terms()).energy
     assert found.total_s is not None
     assert energy.low_j is not None
     assert energy.low_j < energy.energy_j < energy.high_j
@@ -66,7 +75,7 @@ def test_waiting_for_input_is_not_busy(found: Prediction) -> None:
     slow = input_bound(found, found.throughput / 2)
     assert slow.step_s == pytest.approx(2 * found.step_s)
     assert busy_share(slow) == pytest.approx(busy_share(found) / 2)
-    one, two = energy_of(found), energy_of(slow)
+    one, two = (cost_of(each, Terms()).energy for each in (found, slow))
     assert one.energy_j < two.energy_j < 2 * one.energy_j
 
 
@@ -101,7 +110,7 @@ def test_a_pue_below_one_and_a_job_without_length_are_errors(fitted: Fitted) -> 
     with pytest.raises(JobError, match="host_w_per_gpu=-1"):
         Overhead(host_w_per_gpu=-1)
     with pytest.raises(JobError, match="length"):
-        energy_of(fitted.predictor.predict(JOB.but(steps=None)))
+        cost_of(fitted.predictor.predict(JOB.but(steps=None)), Terms())
 
 
 # Mean board power of one epoch at the highest limit in ml-energy/zeus (NSDI 2023 trace), in watts:
@@ -127,4 +136,5 @@ def test_mixed_precision_draws_more_and_takes_less_energy(fitted: Fitted) -> Non
     )
     full, mixed = (fitted.predictor.predict(job.but(precision=p)) for p in ("fp32", "amp"))
     assert drawn_share(mixed) > drawn_share(full)
-    assert energy_of(mixed).energy_j < energy_of(full).energy_j
+    less, more = (cost_of(each, Terms()).energy.energy_j for each in (mixed, full))
+    assert less < more

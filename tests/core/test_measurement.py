@@ -129,7 +129,7 @@ class TestRefusal:
             ({"model": "no-such-net"}, "'no-such-net' is not in the catalog"),
             ({"gpu": "tpu-v4"}, "tpu-v4"),
             ({"precision": "int4"}, "precision='int4'"),
-            ({"throughput": "fast"}, "throughput='fast' is not a number"),
+            ({"throughput": "fast"}, "throughput='fast' is not a positive number"),
             ({"throughput": "0"}, "throughput='0' is not a positive number"),
             ({"throughput": "-3"}, "not a positive number"),
             ({"throughput": "nan"}, "not a positive number"),
@@ -137,7 +137,7 @@ class TestRefusal:
             ({"throughput": ""}, "no throughput, iteration_s, or total_s with steps"),
             ({"throughput": "", "total_s": "9"}, "no throughput"),
             ({"batch_per_gpu": ""}, "no batch_per_gpu and no global_batch"),
-            ({"gpus": "many"}, "gpus='many' is not a number"),
+            ({"gpus": "many"}, "gpus='many' is not a positive number"),
         ],
     )
     def test_each_has_its_reason(self, changes: dict[str, str], reason: str) -> None:
