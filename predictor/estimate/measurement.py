@@ -221,7 +221,7 @@ def _batch(row: Row, ranks: int, stages: int, entry: ModelEntry) -> tuple[int, i
     if accum is None:
         each = batch or (1.0 if stages > 1 else None)  # as TrainingJob.micro_steps
         times = total / (each * ranks) if each and total else 1.0
-        accum = round(times) if times >= 2 and abs(times - round(times)) < 1e-6 else 1
+        accum = max(1, round(times))  # what is left over of a batch is dropped
     batch = batch or (total or 0.0) / (ranks * accum)
     if entry.family == "seq2seq" and "tokens" in entry.units and batch > TOKEN_BATCH:
         batch /= entry.units["tokens"]

@@ -15,8 +15,8 @@ from ..estimate.fitting import Fitted, calibrate_held_out
 from ..estimate.intervals import Intervals
 from ..estimate.residual.features import MISSING, NUMBERS
 from ..estimate.residual.kernel import Floats
-from ..estimate.residual.model import HeldOut
 from ..estimate.residual.novelty import GROUPS, Tier, groups, random_folds
+from ..estimate.residual.process import Posterior
 from ..graphs.catalog import entry_of
 from ..physics.operator_time.evaluate import evaluate_operator_times
 from .evaluate import blind_of, paper_step_s
@@ -236,7 +236,7 @@ def _coverage(
     tier: Tier,
     level: float,
     y: Floats,
-    held: HeldOut,
+    held: Posterior,
     fits: list[tuple[Intervals, Mask]],
 ) -> IntervalCoverage:
     """How many rows lie in their interval, and how wide it is, each fit checked on its rows."""

@@ -279,7 +279,7 @@ class _Step:
         run = pipeline(micro, accum, self.virtual)
         data, optimizer_s = self._after_backward(stages)
         work, here = self.work, self.work.shares(stages[slowest])
-        traffic = self._messages(*stages[slowest]).times(accum) + data
+        traffic = self._messages(stages[slowest]).times(accum) + data
         classes = {
             kind: float((work.seconds * (work.kind == kind)) @ here) * accum for kind in Class
         }
@@ -311,15 +311,11 @@ class _Step:
         here = self.work.shares(stage)
         device_s, host_s = float(self.work.seconds @ here), float(self.work.host_s @ here)
         busy = busy_s(device_s, host_s, synchronous=self.graph.synchronous)
-        return busy + self._messages(*stage).exposed_s
+        return busy + self._messages(stage).exposed_s
 
-    def _messages(self, start: float, body: float, end: float) -> Traffic:
+    def _messages(self, stage: Stage) -> Traffic:
         """Messages of one micro-step of a stage."""
-        inline = self.inline
-        first = inline.start + self.sparse
-        return (
-            first.times(start) + inline.body.times(body) + inline.end.times(end) + inline.boundary
-        )
+        return self.sparse.times(stage[0]) + self.inline.body.times(stage[1]) + self.inline.boundary
 
     def _sparse(self) -> Traffic:
         """Rows of tables that are spread over the GPUs, to the samples that asked and back."""

@@ -80,8 +80,9 @@ class TestStepTime:
 
 
 class TestJob:
-    def test_global_batch_tells_the_micro_steps(self) -> None:
-        job = run(batch_per_gpu="16", global_batch="512").job
+    @pytest.mark.parametrize("total", ["512", "520"])  # what is left over is dropped
+    def test_global_batch_tells_the_micro_steps(self, total: str) -> None:
+        job = run(batch_per_gpu="16", global_batch=total).job
         assert (job.micro_batch_size, job.grad_accum, job.step_samples) == (16, 4, 512)
 
     def test_global_batch_alone_is_shared_out(self) -> None:

@@ -33,8 +33,6 @@ from .process import Conditioned, GaussianProcess, Posterior, alpha_without, lea
 from .spread import Spread
 
 FOLDS = 5
-# The correction of a never-measured model stays within this share of the corrections ever seen.
-CLIP_QUANTILES = (0.01, 0.99)
 # Tiers of the second process, and those that plain physics has a share in.
 NOVEL = (Tier.SITE, Tier.MODEL)
 BLENDED = (Tier.MODEL, Tier.COUNT)
@@ -63,14 +61,6 @@ class ResidualEstimate:
     like: Tier
 
 
-@dataclass(frozen=True, slots=True)
-class HeldOut:
-    """Out-of-sample log residuals of the fitted rows for one tier; NaN where not applicable."""
-
-    mean: Floats
-    deviation: Floats
-
-
 class Residual:
     """log(measured / physical) of any job."""
 
@@ -80,14 +70,12 @@ class Residual:
         known: GaussianProcess,
         novel: GaussianProcess,
         shares: Mapping[Tier, PhysicsShare],
-        bounds: tuple[float, float],
         spread: Spread,
     ) -> None:
         self.vocabulary = vocabulary
         self.known = known
         self.novel = novel
         self.shares = shares
-        self.bounds = bounds
         self.spread = spread
         self._keys = KnownKeys(known.table)
         self._rows_of_source = np.bincount(known.table.column("source"))
@@ -117,7 +105,7 @@ class Residual:
                 one = self._posterior(tier, table.on_one_gpu()).mean
                 physics = np.where(table.column(MANY), one, mean)
             mean = share.mix(mean, physics, table.column("source"))
-        return (np.clip(mean, *self.bounds) if tier is Tier.MODEL else mean), found.deviation
+        return mean, found.deviation
 
     def _posterior(self, tier: Tier, table: EncodedRows) -> Posterior:
         novel = self._of_process(self.novel, table)
@@ -158,7 +146,6 @@ class Residual:
             },
             "means": {"known": self.known.mean, "novel": self.novel.mean},
             "physics": {tier.value: asdict(share) for tier, share in self.shares.items()},
-            "bounds": list(self.bounds),
         }
 
     @classmethod
@@ -185,8 +172,7 @@ class Residual:
             for tier, s in state["physics"].items()
         }
         spread = Spread(arrays["slopes"], table)
-        low, high = state["bounds"]
-        return cls(vocabulary, process("known"), process("novel"), shares, (low, high), spread)
+        return cls(vocabulary, process("known"), process("novel"), shares, spread)
 
 
 def handed_over(novel: Posterior, known: Posterior, rows: NDArray[Any]) -> Posterior:
@@ -200,12 +186,15 @@ def handed_over(novel: Posterior, known: Posterior, rows: NDArray[Any]) -> Poste
 
 @dataclass(frozen=True, slots=True)
 class FittedResidual:
-    """A residual with the held-out predictions its intervals and its evaluation rest on."""
+    """A residual with the held-out predictions its intervals and its evaluation rest on.
+
+    A row is NaN in ``held_out`` of the tiers it is not of.
+    """
 
     residual: Residual
     known: Conditioned
     novel: Conditioned
-    held_out: Mapping[Tier, HeldOut]
+    held_out: Mapping[Tier, Posterior]
 
     def leave_out(self, targets: Floats, parts: Sequence[Rows]) -> Posterior:
         """Each part from all rows outside it, as rows of sites that have been measured."""
@@ -238,8 +227,7 @@ def fit_residual(
     if hyper.novel is not hyper.known:
         weights = known_fit.weights
         novel, novel_fit = GaussianProcess.fit(vocabulary, table, targets, hyper.novel, weights)
-    low, high = np.quantile(targets, CLIP_QUANTILES).tolist()
-    held_out: dict[Tier, HeldOut] = {}
+    held_out: dict[Tier, Posterior] = {}
     shares: dict[Tier, PhysicsShare] = {}
     for tier in Tier:
         parts = _parts(tier, table)
@@ -257,8 +245,6 @@ def fit_residual(
             errors = ShareCosts(mean, physics, targets, table)
             shares[tier] = errors.best()
             mean = errors.predictions(table.column("model"))
-        if tier is Tier.MODEL:
-            mean = np.clip(mean, low, high)
         deviation = found.deviation
         if tier is Tier.SITE:
             misses, weights = np.abs(targets - mean) / deviation, source_weights(table)
@@ -267,8 +253,8 @@ def fit_residual(
                 others = np.setdiff1d(np.arange(len(table)), part)
                 taught = Spread.learn(table.take(others), misses[others], weights[others])
                 deviation[part] *= taught.factors(table.take(part))
-        held_out[tier] = HeldOut(mean, deviation)
-    residual = Residual(vocabulary, known, novel, shares, (low, high), spread)
+        held_out[tier] = Posterior(mean, deviation)
+    residual = Residual(vocabulary, known, novel, shares, spread)
     return FittedResidual(residual, known_fit, novel_fit, held_out)
 
 

@@ -3,8 +3,8 @@
 Tensor parallelism (Shoeybi et al., arXiv 1909.08053) sums the output of each branch of a layer over
 its GPUs, forward and backward; with sequence parallelism (Korthikanti et al., arXiv 2205.05198)
 each sum is a reduce-scatter and an all-gather, and the backward gathers the input once more for the
-weight gradient. What the backward sends overlaps with weight gradients, as in Megatron-LM. The
-vocabulary is split too: the embedding is summed, and the loss needs three numbers of each token.
+weight gradient. What the backward sends overlaps with weight gradients, as in Megatron-LM. The sums
+of embedding and loss are left out: 114 measured runs would change, by 0.6 %.
 
 Context parallelism passes keys and values round a ring, behind the attention to those that came
 before (Liu et al., arXiv 2310.01889). Expert parallelism sends each token to its experts and back
@@ -23,21 +23,14 @@ from .messages import NO_TRAFFIC, Traffic, Wires
 from .placement import Group, Placement
 from .stages import Recompute, StageWork, hidden_norms, parts_of, recompute_of
 
-LOSS_SUMS = 3  # all-reduces of one FP32 number a token: maximum, sum of exponentials, target logit
-FULL = 4
 Body = tuple[Operator, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Inline:
-    """Messages of one micro-step: in all repeated layers, and at the first and the last stage.
-
-    ``boundary`` are those of one stage with its neighbours.
-    """
+    """Messages of one micro-step: in all repeated layers, and of a stage with its neighbours."""
 
     body: Traffic = NO_TRAFFIC
-    start: Traffic = NO_TRAFFIC
-    end: Traffic = NO_TRAFFIC
     boundary: Traffic = NO_TRAFFIC
 
 
@@ -46,19 +39,14 @@ def inline_messages(
 ) -> Inline:
     """The messages of a job inside one micro-step; those of layers hide behind their ``work``."""
     first, end = parts_of(graph).body
-    body, behind = graph.operators[first:end], graph.operators[end:]
+    body = graph.operators[first:end]
     again = recompute_of(wires.job) is Recompute.LAYERS
     layers = (
         _tensor(wires, place, body, work, again).times(_summed(wires.job, body, entry))
         + _context(wires, place, body, entry, work)
         + _experts(wires, place, body, entry, again)
     )
-    return Inline(
-        layers,
-        _embedding(wires, place, body),
-        _loss(wires, place, behind or graph.operators),
-        _boundary(wires, place, body, virtual),
-    )
+    return Inline(layers, _boundary(wires, place, body, virtual))
 
 
 def stream_bytes(job: TrainingJob, norm: Operator) -> float:
@@ -161,23 +149,6 @@ def _copies(job: TrainingJob, group: Group, topk: int) -> float:
         return topk
     places = group.nodes if group.nodes > 1 else group.gpus
     return places * (1 - (1 - 1 / places) ** topk)
-
-
-def _embedding(wires: Wires, place: Placement, body: Body) -> Traffic:
-    norms = hidden_norms(body)
-    if wires.job.tensor_parallel == 1 or not norms:
-        return NO_TRAFFIC
-    return _sum(wires, place, stream_bytes(wires.job, norms[0]), 1)
-
-
-def _loss(wires: Wires, place: Placement, behind: Body) -> Traffic:
-    losses = [o for o in behind if o.kind is Kind.LOSS and is_forward(o)]
-    norms = hidden_norms(behind)
-    if wires.job.tensor_parallel == 1 or not losses or not norms:
-        return NO_TRAFFIC
-    tokens = losses[0].dims[0]
-    sums = wires.send("all_reduce", tokens * FULL, place.tensor, LOSS_SUMS)
-    return sums + _sum(wires, place, stream_bytes(wires.job, norms[0]), 1)
 
 
 def _boundary(wires: Wires, place: Placement, body: Body, virtual: int) -> Traffic:

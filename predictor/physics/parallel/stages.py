@@ -188,16 +188,12 @@ def layer_shares(job: TrainingJob, layers: int) -> tuple[float, ...]:
     """Share of the layers on each stage; they add up to 1.
 
     Even unless options of Megatron-LM count the embedding and the loss as a layer, or state how
-    many layers the first and the last stage have. Layers that do not divide evenly are spread with
-    the embedding and the loss as a layer each, as its recipes for 126 layers do.
+    many layers the first and the last stage have.
     """
     stages = job.pipeline_parallel
     if stages == 1:
         return (1.0,)
     software = job.software
-    chunks = stages * virtual_stages(job, layers)
-    if not software.layers_by_hand and layers % chunks:
-        return _uneven(layers, stages, chunks)
     first, last = software.embedding_is_layer, software.loss_is_layer
     each = (layers + first + last) / stages
     ends = [
@@ -206,16 +202,6 @@ def layer_shares(job: TrainingJob, layers: int) -> tuple[float, ...]:
     ]
     between = (layers - sum(ends)) / max(1, stages - 2)
     held = [ends[0], *[between] * (stages - 2), ends[1]]
-    return tuple(share / sum(held) for share in held)
-
-
-def _uneven(layers: int, stages: int, chunks: int) -> tuple[float, ...]:
-    """Shares of stages that hold every so manieth of ``chunks`` as equal as whole layers allow."""
-    each, more = divmod(layers + 2, chunks)
-    held = [0.0] * stages
-    for chunk in range(chunks):
-        ends = (chunk == 0) + (chunk == chunks - 1)
-        held[chunk % stages] += max(0, each + (chunk < more) - ends)
     return tuple(share / sum(held) for share in held)
 
 
