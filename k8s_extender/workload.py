@@ -20,23 +20,9 @@ from predictor.identify.rules import RuleContext, Rules
 from predictor.identify.shell import UNKNOWN
 from predictor.identify.stated import Problem, Stated
 
+from . import pods
 from .config import PREFIX, Config, Prioritize
 from .plain import EXPECTED, MOST, at, count, items, mapping, seconds_of, text, texts
-from .pods import (
-    MAX_PODS,
-    NO_MAPS,
-    VOLCANO,
-    ConfigMaps,
-    StartedCommand,
-    asked_of,
-    containers_with,
-    launches_of,
-    mounted,
-    pod_sets,
-    pods_told,
-    ran_by,
-    trains_alone,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -113,7 +99,7 @@ def template_job(
     obj: Mapping[str, Any],
     config: Config,
     rules: Rules | None = None,
-    maps: ConfigMaps = NO_MAPS,
+    maps: pods.ConfigMaps = pods.NO_MAPS,
 ) -> PodJob | None:
     """The job of a Pod, or of what makes pods: the kinds of `pod_sets`.
 
@@ -121,29 +107,29 @@ def template_job(
     of its pods say nothing. Variables and files are read from ``maps``, where they are known. What
     is of a wrong type counts as absent; nothing is raised.
     """
-    found, outer = pod_sets(kind, obj), texts(obj, "metadata", "annotations")
+    found, outer = pods.pod_sets(kind, obj), texts(obj, "metadata", "annotations")
     parts = []  # GPUs, template, what one pod asks for, annotations
-    for pods in () if found is None else found.sets:
-        template = pods.of(obj)
+    for group in () if found is None else found.sets:
+        template = group.of(obj)
         told = {**outer, **texts(template, "metadata", "annotations")}
-        asked = asked_of(mapping(template, "spec"), told, config.hardware.resources)
-        if asked is not None and 1 <= pods.count <= MAX_PODS:
-            parts.append((asked.gpus * pods.count, template, asked, told))
+        asked = pods.asked_of(mapping(template, "spec"), told, config.hardware.resources)
+        if asked is not None and 1 <= group.count <= pods.MAX_PODS:
+            parts.append((asked.gpus * group.count, template, asked, told))
     if found is None or not parts:
         return None
     _, template, asked, annotations = max(parts, key=itemgetter(0))
     spec, labels = mapping(template, "spec"), texts(template, "metadata", "labels")
-    containers = containers_with(spec, asked.resource)
+    containers = pods.containers_with(spec, asked.resource)
     if found.launcher is not None:
         containers = items(found.launcher, "spec", "containers")
-    ran, files = StartedCommand((), "", {}), None
+    ran, files = pods.StartedCommand((), "", {}), None
     if containers:
         pod = spec if found.launcher is None else mapping(found.launcher, "spec")
-        ran, files = ran_by(containers[0], maps), mounted(pod, containers[0], maps)
+        ran, files = pods.ran_by(containers[0], maps), pods.mounted(pod, containers[0], maps)
     if containers and serves((image := text(containers[0], "image"),)):
         ran = replace(ran, words=("docker", "run", image, *ran.words), script="")
     if found.script:
-        ran = StartedCommand((), found.script, ran.environment)
+        ran = pods.StartedCommand((), found.script, ran.environment)
     labelled = {**texts(obj, "metadata", "labels"), **labels}
     own = _stated(obj, labelled, annotations, ran, rules, files)
     stated = _over_variables(own, ran)
@@ -154,8 +140,8 @@ def template_job(
     if all_gpus := stated.values.get("gpus"):
         number: int | None = -(-int(all_gpus) // asked.gpus)
     else:
-        number = pods_told(ran, labels, annotations, asked, together=found.settled)
-        if number is None and kind == VOLCANO and trains_alone(ran):
+        number = pods.pods_told(ran, labels, annotations, asked, together=found.settled)
+        if number is None and kind == pods.VOLCANO and pods.trains_alone(ran):
             number = 1
     # What the API server may let the pods bear when they are made; a pod has it already.
     lent = [] if kind == "Pod" else [{"key": asked.resource, "operator": "Exists"}]
@@ -184,10 +170,10 @@ def template_job(
     )
 
 
-def _over_variables(stated: Stated, ran: StartedCommand) -> Stated:
+def _over_variables(stated: Stated, ran: pods.StartedCommand) -> Stated:
     """What is stated, over the settings that plain variables are to a program that trains."""
     flags = as_flags(ran.environment)
-    launches = list(launches_of(ran)) if flags else []
+    launches = list(pods.launches_of(ran)) if flags else []
     named = Launch("train.py", (), tuple(f"--{n}={v}" for n, v in ran.environment.items()))
     if not flags or (ran.words and not launches):
         return stated
@@ -204,7 +190,7 @@ def _stated(
     obj: Mapping[str, Any],
     labels: Mapping[str, str],
     annotations: Mapping[str, str],
-    ran: StartedCommand,
+    ran: pods.StartedCommand,
     rules: Rules | None,
     files: Files | None,
 ) -> Stated:

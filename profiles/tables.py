@@ -13,19 +13,11 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+from . import storage
 from .conventions import DIM_FIELDS, SHAPE_FIELDS, Floats, Texts, fill_elements, work
 from .errors import ProfileDataError
 from .gpus import CPU_PREFIX, find_gpu
 from .recordings import entries_of_recordings
-from .storage import (
-    COLLECTIVE_COLUMNS,
-    HERE,
-    MEASUREMENT_COLUMNS,
-    OPERATOR_COLUMNS,
-    STORED_MEASUREMENT_COLUMNS,
-    read_table,
-    sources,
-)
 
 _PACE = re.compile(r"(?:^|;)pace=([0-9.]+)")
 
@@ -136,41 +128,41 @@ def at_usual_pace(
 
 
 @cache
-def operators(root: Path = HERE) -> OperatorTable:
+def operators(root: Path = storage.HERE) -> OperatorTable:
     """Every operator row; raises ProfileDataError where a file is malformed.
 
     Those of a CPU are at the pace that was usual while they were measured.
     """
-    gpu, columns = _stacked(root, "operators", OPERATOR_COLUMNS)
+    gpu, columns = _stacked(root, "operators", storage.OPERATOR_COLUMNS)
     table = operator_table(gpu, columns)
     return replace(table, time_s=at_usual_pace(table.gpu, columns["note"], table.time_s))
 
 
 @cache
-def collectives(root: Path = HERE) -> CollectiveTable:
+def collectives(root: Path = storage.HERE) -> CollectiveTable:
     """Every collective row; raises ProfileDataError where a file is malformed."""
-    gpu, c = _stacked(root, "collectives", COLLECTIVE_COLUMNS)
+    gpu, c = _stacked(root, "collectives", storage.COLLECTIVE_COLUMNS)
     return collective_table(gpu, c)
 
 
 @cache
-def measurements(root: Path = HERE) -> tuple[Mapping[str, str], ...]:
+def measurements(root: Path = storage.HERE) -> tuple[Mapping[str, str], ...]:
     """Every end-to-end run as text, in the columns measurements are exchanged in."""
-    known = sources(root)
+    known = storage.sources(root)
     found: list[Mapping[str, str]] = []
     for path in sorted((root / "measurements").glob("*.csv")):
-        columns = read_table(path, STORED_MEASUREMENT_COLUMNS, root)
+        columns = storage.read_table(path, storage.STORED_MEASUREMENT_COLUMNS, root)
         for id_, key, source_path, *rest in zip(*columns, strict=True):
             source = known.get(key)
             if source is None:
                 raise ProfileDataError(f"{path.name}: row {id_} has unknown source {key!r}")
             head = (id_, source.repository, source.commit, source_path, source.license)
-            found.append(dict(zip(MEASUREMENT_COLUMNS, (*head, *rest), strict=True)))
+            found.append(dict(zip(storage.MEASUREMENT_COLUMNS, (*head, *rest), strict=True)))
     return tuple(found)
 
 
 @cache
-def models(root: Path = HERE) -> Mapping[str, Mapping[str, Any]]:
+def models(root: Path = storage.HERE) -> Mapping[str, Mapping[str, Any]]:
     """All networks by name: those of ``models/*.yaml``, and the recorded ones none of them names.
 
     Raises ProfileDataError on a name used twice.
@@ -250,7 +242,7 @@ def _stacked(
     gpu: list[str] = []
     stacked: list[list[str]] = [[] for _ in names]
     for path in sorted((root / folder).glob("*.csv")):
-        columns = read_table(path, names, root)
+        columns = storage.read_table(path, names, root)
         gpu += [find_gpu(path.stem).name] * len(columns[0])
         for whole, part in zip(stacked, columns, strict=True):
             whole += part

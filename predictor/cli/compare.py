@@ -12,20 +12,9 @@ import click
 
 from ..errors import JobError
 from ..units import count, duration, short, span
+from . import options
 from .console import GAP, format_option, show_json, show_table, warn
 from .costs import cost_options, kilowatt_hours, money, seconds_of, take_terms
-from .options import (
-    TOO_LARGE,
-    as_called,
-    assumed,
-    job_of,
-    job_options,
-    model_argument,
-    predictor,
-    repeated_option,
-    strict_option,
-    warn_of_memory,
-)
 
 if TYPE_CHECKING:
     from ..estimate.core import Predictor
@@ -54,11 +43,11 @@ class Line:
 
 
 @click.command()
-@model_argument
-@repeated_option("gpu", ", ".join(GPUS))
-@repeated_option("precision", ", ".join(PRECISIONS))
-@job_options("gpu", "precision")
-@strict_option
+@options.model_argument
+@options.repeated_option("gpu", ", ".join(GPUS))
+@options.repeated_option("precision", ", ".join(PRECISIONS))
+@options.job_options("gpu", "precision")
+@options.strict_option
 @click.option("--version", help="Stored predictor to use  [default: the one in use]")
 @format_option
 def compare(
@@ -76,9 +65,9 @@ def compare(
     Precisions that a GPU has no fast units for are skipped.
     """
     jobs, skipped = chosen(model, gpu or GPUS, precision or PRECISIONS, fields)
-    fitted = predictor(version, fields["source"])
+    fitted = options.predictor(version, fields["source"])
     lines = [
-        replace(line, found=as_called(fitted, line.found, gpu or GPUS))
+        replace(line, found=options.as_called(fitted, line.found, gpu or GPUS))
         for line in compared(fitted, jobs)
     ]
     if form == "json":
@@ -86,7 +75,7 @@ def compare(
         show_json({"model": lines[0].found.job.model, "lines": found, "left_out": skipped})
     else:
         _show_comparison(lines, skipped)
-    warn_of_memory([line.found for line in lines], strict=strict)
+    options.warn_of_memory([line.found for line in lines], strict=strict)
 
 
 def _show_comparison(lines: Sequence[Line], skipped: Sequence[str]) -> None:
@@ -100,7 +89,7 @@ def _show_comparison(lines: Sequence[Line], skipped: Sequence[str]) -> None:
     head += ["GPU-h"] if whole == "total" else []
     unfit = {number for number, line in enumerate(lines) if not line.found.memory.ok}
     show_table(head, list(map(_line_cells, lines)), left=2, red=unfit)
-    told = "\n".join(assumed(line.found for line in lines)).rstrip()
+    told = "\n".join(options.assumed(line.found for line in lines)).rstrip()
     no_units = [] if not skipped else ["skipped, the GPU has no units for the format", *skipped]
     for part in filter(None, (told, f"\n{GAP}".join(no_units))):
         click.echo(f"\n{part}")
@@ -116,7 +105,7 @@ def chosen(
     Raises JobError where nothing is left.
     """
     pairs, skipped = with_units(gpus, precisions)
-    jobs = [job_of(model, {**fields, "gpu": gpu, "precision": p}) for gpu, p in pairs]
+    jobs = [options.job_of(model, {**fields, "gpu": gpu, "precision": p}) for gpu, p in pairs]
     if not jobs:
         expected = f"expected one that a GPU has units for: {', '.join(skipped)} has none"
         raise JobError("precision", ", ".join(precisions), expected)
@@ -163,7 +152,7 @@ def _line_cells(line: Line) -> list[str]:
     hours = [] if found.gpu_hours is None else [short(found.gpu_hours)]
     return [
         found.job.gpu,
-        found.job.precision.value + ("" if found.memory.ok else f" {TOO_LARGE}"),
+        found.job.precision.value + ("" if found.memory.ok else f" {options.TOO_LARGE}"),
         duration(found.step_s if found.total_s is None else found.total_s),
         *(span(*found.band(level)) for level in (0.5, 0.95)),
         f"{line.over_fp32:.2f} x",
@@ -172,10 +161,10 @@ def _line_cells(line: Line) -> list[str]:
 
 
 @click.command()
-@model_argument
+@options.model_argument
 @click.option("--gpus", "counts", default="1,2,4,8", show_default=True, help="Numbers of GPUs.")
-@repeated_option("gpu", f"those with a price, else {', '.join(GPUS)}")
-@repeated_option("precision", ", ".join(PRECISIONS))
+@options.repeated_option("gpu", f"those with a price, else {', '.join(GPUS)}")
+@options.repeated_option("precision", ", ".join(PRECISIONS))
 @click.option("--budget", type=float, help="Most money, in the currency of --prices.")
 @click.option("--within", help="Longest time from start to end: 24h, 1d12h, 90min.")
 @click.option(
@@ -185,7 +174,7 @@ def _line_cells(line: Line) -> list[str]:
 )
 @click.option("--all", "every", is_flag=True, help="Show also plans that others beat.")
 @cost_options
-@job_options("gpu", "gpus", "precision")
+@options.job_options("gpu", "gpus", "precision")
 @click.option("--version", help="Stored predictor to use  [default: the one in use]")
 @format_option
 def plan(
@@ -231,8 +220,8 @@ def plan(
         )
     cards = gpu or tuple(prices) or GPUS
     jobs, skipped = candidates(model, cards, precision or PRECISIONS, gpus, fields)
-    fitted = predictor(version, fields["source"])
-    called = partial(as_called, fitted, gpus=cards)
+    fitted = options.predictor(version, fields["source"])
+    called = partial(options.as_called, fitted, gpus=cards)
     plans = make_plans(fitted, jobs, terms, called, loader_rate=loader_rate)
     # Within a budget the fastest; within a deadline alone the cheapest.
     chosen = (plans.cheapest if budget is None else plans.fastest)(budget, within_s)
@@ -274,7 +263,7 @@ def candidates(
     for (gpu, precision), number in product(pairs, counts):
         try:
             how = {"gpu": gpu, "gpus": number, "precision": precision}
-            jobs.append(job_of(model, {**fields, **how}))
+            jobs.append(options.job_of(model, {**fields, **how}))
         except JobError as error:
             if error.field not in ("gpus", "global_batch_size"):
                 raise
@@ -300,7 +289,7 @@ def _show_text(
     cheapest, fastest = plans.cheapest(), plans.fastest()
     if chosen is not None:
         click.echo(f"\n{MARK} within {wish}: {_told(chosen)}\n")
-        click.echo("\n".join(assumed([chosen.found])), nl=False)
+        click.echo("\n".join(options.assumed([chosen.found])), nl=False)
         for warning in chosen.found.warnings:
             warn(warning)
     elif cheapest is None or fastest is None:

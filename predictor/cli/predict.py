@@ -8,18 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..units import count, duration, gibibytes, percent, short, span
+from . import options
 from .console import GAP, format_option, show_json, show_table, warn
 from .costs import cost_lines, cost_options, take_terms
-from .options import (
-    as_called,
-    assumed,
-    job_of,
-    job_options,
-    model_argument,
-    predictor,
-    strict_option,
-    warn_of_memory,
-)
 
 if TYPE_CHECKING:
     from ..estimate.prediction import Prediction
@@ -30,10 +21,10 @@ ENDS = (0.025, 0.975)  # the quantiles that 95 % lie between
 
 
 @click.command()
-@model_argument
-@job_options()
+@options.model_argument
+@options.job_options()
 @cost_options
-@strict_option
+@options.strict_option
 @click.option("--version", "version", help="Stored predictor to use  [default: the one in use]")
 @format_option
 def predict(model: str, version: str | None, strict: bool, form: str, **fields: Any) -> None:
@@ -45,9 +36,9 @@ def predict(model: str, version: str | None, strict: bool, form: str, **fields: 
     from ..planning.plans import input_bound
 
     terms, loader_rate = take_terms(fields), fields.pop("loader_rate")
-    job = job_of(model, fields)
-    fitted = predictor(version, job.source)
-    found = as_called(fitted, fitted.predict(job), [fields["gpu"]])
+    job = options.job_of(model, fields)
+    fitted = options.predictor(version, job.source)
+    found = options.as_called(fitted, fitted.predict(job), [fields["gpu"]])
     if loader_rate is not None:
         found = input_bound(found, loader_rate)
     if form == "json":
@@ -57,12 +48,12 @@ def predict(model: str, version: str | None, strict: bool, form: str, **fields: 
             click.echo(line)
         for warning in found.warnings:
             warn(warning)
-    warn_of_memory([found], strict=strict)
+    options.warn_of_memory([found], strict=strict)
 
 
 @click.command()
-@model_argument
-@job_options()
+@options.model_argument
+@options.job_options()
 @click.option("--version", "version", help="Stored predictor to use  [default: the one in use]")
 @format_option
 def explain(model: str, version: str | None, form: str, **fields: Any) -> None:
@@ -71,9 +62,9 @@ def explain(model: str, version: str | None, form: str, **fields: Any) -> None:
     Takes the options of `predict`. Each line of its software has the option that fixed it or the
     source of the default; assumptions say how far they could move the total.
     """
-    job = job_of(model, fields)
-    fitted = predictor(version, job.source)
-    found = as_called(fitted, fitted.predict(job), [fields["gpu"]])
+    job = options.job_of(model, fields)
+    fitted = options.predictor(version, job.source)
+    found = options.as_called(fitted, fitted.predict(job), [fields["gpu"]])
     software = job.software
     if form == "json":
         settings = [
@@ -89,7 +80,7 @@ def explain(model: str, version: str | None, form: str, **fields: Any) -> None:
         for s in software.settings
     ]
     show_table(("field", "value", "is", "by"), rows, left=4)
-    click.echo("\n" + "\n".join(assumed([found])).rstrip())
+    click.echo("\n" + "\n".join(options.assumed([found])).rstrip())
 
 
 def text(found: Prediction, terms: Terms | None = None) -> Iterator[str]:
@@ -128,7 +119,7 @@ def text(found: Prediction, terms: Terms | None = None) -> Iterator[str]:
     if terms is not None:
         yield from costs(found, terms)
         yield ""
-    yield from assumed([found])
+    yield from options.assumed([found])
     yield "evidence"
     yield from (f"{GAP}{line}" for line in found.evidence)
 

@@ -133,7 +133,7 @@ def history(tmp_path: Path, site: list[Run]) -> str:
 
 def calibrated(monkeypatch: pytest.MonkeyPatch, base: Base, *words: str) -> Any:
     monkeypatch.setattr(Base, "of", lambda progress=None: base)
-    monkeypatch.setattr("predictor.site.calibration.calibrate.stored_hyperparameters", initial_sets)
+    monkeypatch.setattr("predictor.estimate.fitting.stored_hyperparameters", initial_sets)
     return CliRunner().invoke(main, ["calibrate", *words], catch_exceptions=False)
 
 

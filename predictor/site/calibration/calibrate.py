@@ -12,17 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import GraphError, HistoryError, JobError
+from ...estimate import fitting
 from ...estimate.core import Predictor
-from ...estimate.fitting import (
-    Fitted,
-    Priced,
-    Progress,
-    fit_priced,
-    fit_steps,
-    price,
-    quiet,
-    stored_hyperparameters,
-)
 from ...estimate.measurement import Unreadable, shipped
 from ...estimate.residual.model import HyperparameterSets
 from ...job.training_job import TrainingJob
@@ -125,15 +116,15 @@ class Base:
     """What every fit starts from: the priced measurements without the site's."""
 
     steps: StepModel
-    priced: tuple[Priced, ...]
+    priced: tuple[fitting.Priced, ...]
     unreadable: tuple[Unreadable, ...]
 
     @classmethod
-    def of(cls, progress: Progress = quiet) -> Base:
+    def of(cls, progress: fitting.Progress = fitting.quiet) -> Base:
         """Price the shipped measurements."""
         progress("pricing measurements", 0.05)
-        steps = fit_steps()
-        priced, unreadable = price(steps, shipped())
+        steps = fitting.fit_steps()
+        priced, unreadable = fitting.price(steps, shipped())
         return cls(steps, tuple(priced), tuple(unreadable))
 
 
@@ -141,13 +132,13 @@ def fit_site(
     base: Base,
     groups: RunGroups,
     hyper: HyperparameterSets | None = None,
-    progress: Progress = quiet,
-) -> Fitted:
+    progress: fitting.Progress = fitting.quiet,
+) -> fitting.Fitted:
     """Fit base and site together; nothing of the site that was measured elsewhere is repeated."""
-    own, unreadable = price(base.steps, groups.measurements())
-    sets = hyper or stored_hyperparameters()
+    own, unreadable = fitting.price(base.steps, groups.measurements())
+    sets = hyper or fitting.stored_hyperparameters()
     sources = sorted({p.measurement.source for p in own})
-    return fit_priced(
+    return fitting.fit_priced(
         base.steps,
         (*base.priced, *own),
         (*base.unreadable, *unreadable),
@@ -320,7 +311,7 @@ class CalibrationComparison:
     ``caught`` the users whose reports are often impossible.
     """
 
-    fitted: Fitted
+    fitted: fitting.Fitted
     groups: RunGroups
     before: tuple[Checked, ...]
     after: tuple[Checked, ...]
@@ -361,7 +352,7 @@ def compare(
     *,
     guards: Guards,
     hyper: HyperparameterSets | None = None,
-    progress: Progress = quiet,
+    progress: fitting.Progress = fitting.quiet,
 ) -> CalibrationComparison:
     """Fit to the earlier runs and check the later ones, by both predictors.
 
@@ -390,8 +381,8 @@ def fit_all(
     base: Base,
     gathered: Gathered,
     guards: Guards,
-    progress: Progress = quiet,
-) -> Fitted:
+    progress: fitting.Progress = fitting.quiet,
+) -> fitting.Fitted:
     """Fit to all runs, those that checked it too."""
     groups = run_groups(guards.admit((*gathered.earlier, *gathered.later)).kept)
     return fit_site(base, groups, progress=progress)
