@@ -219,10 +219,8 @@ def as_called(model: Predictor, found: Prediction, gpus: Iterable[str]) -> Predi
     """A prediction with what this command's options leave open, ``gpus`` in its user's words."""
     from profiles.gpus import known_name
 
-    source = click.get_current_context().get_parameter_source("sharding")
-    sharded = source is not click.core.ParameterSource.DEFAULT
     words = {known_name(word): word for word in gpus}
-    return model.as_called(found, words[found.job.gpu], sharded=sharded)
+    return model.as_called(found, words[found.job.gpu])
 
 
 def refit(measurements: Sequence[Measurement] | None = None) -> Fitted:

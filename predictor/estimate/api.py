@@ -73,7 +73,7 @@ def predict_many(model: str, **job: Any) -> Predictions:
     for one in asked:
         predictor.check_source(one.source)
     found = [
-        predictor.as_called(one, fields["gpu"], sharded="sharding" in fields)
+        predictor.as_called(one, fields["gpu"])
         for one, fields in zip(predictor.predict_many(asked), each, strict=True)
     ]
     return Predictions(found, tuple(varied))

@@ -38,6 +38,8 @@ OTHER_PRECISIONS = (
     Precision.MIXED_BF16_FP32,
 )
 
+TOO_SMALL = "not stated; the memory is too small without"
+
 _assumed = partial(shipped_yaml, "assumed.yaml", __file__)
 
 
@@ -96,11 +98,13 @@ def assumptions_of(
         *_stages(job, entry),
         *_work(job, most_gpus),
     ]
+    found += _sharding(job, times_as_long)
     found += _precision(job, times_as_long)
     found += _packing(job, times_as_long)
     if not measured:
         found += [*_image(job, entry), *_software(job, entry, times_as_long)]
-    told = [one for one in found if max(one.high, 1 / one.low) > NEGLIGIBLE]
+    # Whether a job fits rests on how its state is shared, whatever that takes.
+    told = [o for o in found if o.field == "sharding" or max(o.high, 1 / o.low) > NEGLIGIBLE]
     return tuple(sorted(told, key=lambda one: -max(one.high, 1 / one.low)))
 
 
@@ -169,10 +173,10 @@ def _packing(
 def _work(job: TrainingJob, most_gpus: int) -> Iterator[Assumption]:
     """What many GPUs, too little memory, a resumed, evaluated or frozen training and others add."""
     software, assumed = job.software, _assumed()
-    reason, runs = "not stated; the memory is too small without", as_it_runs(job)
+    reason, runs = TOO_SMALL, as_it_runs(job)
     if runs.grad_accum != job.grad_accum:  # or recomputes, a third more
         yield Assumption("grad_accum", str(runs.grad_accum), reason, 1.0, 4 / 3)
-    elif runs != job:  # a forward pass more, beside two or three
+    elif runs.options != job.options:  # a forward pass more, beside two or three
         yield Assumption(
             "act_ckpt", "on", reason, 2 / 3 if software.trains_adapters else 3 / 4, 1.0
         )
@@ -229,6 +233,19 @@ def _stages(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
     value = f"{most:g} of {layers} layers on the fullest stage"
     reason = f"they do not divide evenly into {stages} stages; no split is stated"
     yield Assumption("pipeline_parallel", value, reason, 1.0, 1 + 1 / most)
+
+
+def _sharding(
+    job: TrainingJob, times_as_long: Callable[[TrainingJob], float]
+) -> Iterator[Assumption]:
+    """Other ways to share the state, between nodes or without the weights, where one is needed."""
+    runs = as_it_runs(job)
+    if runs.sharding is not None and runs.sharding != job.sharding:
+        others = [
+            t for way in ("hsdp", "zero2") for t in _times(runs.but(sharding=way), times_as_long)
+        ]
+        ends = min(1.0, *others), max(1.0, *others)
+        yield Assumption("sharding", runs.sharding, TOO_SMALL, *ends)
 
 
 def _precision(

@@ -18,7 +18,7 @@ from ..errors import JobError
 from ..graphs.catalog import entry_of
 from ..job.phases import parts_of
 from ..job.precision import Precision
-from ..job.software import SHARDING, known_options
+from ..job.software import known_options
 from ..job.training_job import SITE_PREFIX, TrainingJob
 from ..job.words import accepted
 from ..physics.autocast import peak_flops
@@ -75,31 +75,35 @@ class Predictor:
             for job, of in zip(jobs, parts, strict=True)
         ]
 
-    def as_called(self, found: Prediction, gpu: str, *, sharded: bool) -> Prediction:
+    def as_called(self, found: Prediction, gpu: str) -> Prediction:
         """A prediction with what its user's words leave open: which of the cards called ``gpu``.
 
-        And how a decoder is spread over several GPUs, unless its being ``sharded`` is stated.
+        And how a decoder that need not be is sharded over several GPUs, where that is not stated.
         """
         job = found.job
-        open_ = not (sharded or SHARDING & dict(job.options).keys()) and job.data_parallel > 1
-        decoder = open_ and entry_of(job.model).group == "gpt"
-        others = {"gpu": variants(gpu), "sharding": ("fsdp",) if decoder else ()}
-        taken = tuple(one for name, of in others.items() for one in self._taken(found, name, of))
+        open_ = as_it_runs(job).sharding is None and job.data_parallel > 1
+        others = ("fsdp",) if open_ and entry_of(job.model).group == "gpt" else ()
+        taken = (
+            *self._taken(found, "gpu", job.gpu, variants(gpu)),
+            *self._taken(found, "sharding", job.shards, others),
+        )
         if not taken:
             return found
         every = sorted((*found.assumptions, *taken), key=lambda one: -max(one.high, 1 / one.low))
         factors = partial(_wider, found.factors, taken)
         return replace(found, assumptions=tuple(every), factors=factors)
 
-    def _taken(self, found: Prediction, name: str, others: Sequence[str]) -> Iterator[Assumption]:
-        """That a field is what it is and none of ``others``, priced as each of them."""
+    def _taken(
+        self, found: Prediction, name: str, value: str, others: Sequence[str]
+    ) -> Iterator[Assumption]:
+        """That a field has its ``value`` and none of ``others``, priced as each of them."""
         times = [1.0]
         for other in others:
             with suppress(JobError):
                 times.append(self.predict(found.job.but(**{name: other})).step_s / found.step_s)
         if max(times) / min(times) > NEGLIGIBLE:
             reason = f"not stated; it could be {' or '.join(others)}"
-            yield Assumption(name, getattr(found.job, name), reason, min(times), max(times))
+            yield Assumption(name, value, reason, min(times), max(times))
 
     def check_source(self, source: str) -> None:
         """Raise JobError for a source without runs that is no site under its own name."""
@@ -121,7 +125,7 @@ class Predictor:
         tier, deviation = estimate.tier, estimate.deviation
         assumed = assumptions_of(
             job,
-            lambda other: self.steps.price_instead(runs, physical, other) / physical.step_s,
+            partial(self._times_as_long, runs, physical),
             measured=tier in SETTLED,
             most_gpus=self._most_gpus,
         )
@@ -143,6 +147,12 @@ class Predictor:
             ),
             assumptions=assumed,
         )
+
+    def _times_as_long(self, runs: TrainingJob, step: StepTime, other: TrainingJob) -> float:
+        other = other.but(sharding=other.sharding or runs.sharding)
+        if other.sharding != runs.sharding:  # its messages and its update are others
+            return self.steps.price(other).step_s / step.step_s
+        return self.steps.price_instead(runs, step, other) / step.step_s
 
     def _evidence(self, row: Features) -> list[str]:
         values = self.residual.vocabulary.values

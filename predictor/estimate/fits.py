@@ -99,6 +99,7 @@ def largest_batch(job: TrainingJob) -> int:
 @lru_cache(maxsize=4096)
 def _advised(job: TrainingJob, limit: float) -> tuple[Advice, ...]:
     """Every single change that makes a job fit, those that change least first; else pairs."""
+    job = as_it_runs(job)
     changes = (_smaller_batch, _sharding, _checkpointing, _more_gpus)
     found = [next(_fitting(job, change(job, limit), limit), None) for change in changes]
     if not any(found):
@@ -134,15 +135,15 @@ def _checkpointing(job: TrainingJob, _limit: float) -> Changes:
 
 
 def _sharding(job: TrainingJob, _limit: float) -> Changes:
-    if job.data_parallel > 1 and job.sharding not in ("zero3", "fsdp"):
+    if job.data_parallel > 1 and job.shards not in ("zero3", "fsdp"):
         for sharding in ("zero1", "zero2", "fsdp"):
-            if sharding != job.sharding:
+            if sharding != job.shards:
                 yield f"sharding {sharding}", job.but(sharding=sharding)
 
 
 def _more_gpus(job: TrainingJob, _limit: float) -> Changes:
     """More GPUs, where a share of the state moves to them."""
-    if job.sharding != "ddp" and job.global_batch_size is None:
+    if job.shards != "ddp" and job.global_batch_size is None:
         for times in TIMES_GPUS:
             yield f"{job.gpus * times} GPUs", job.but(gpus=job.gpus * times)
 

@@ -17,6 +17,7 @@ from .frameworks import framework_of
 from .phases import Phase, parts_of, phases_of
 from .precision import Dtype, Precision, parse_precision
 from .software import (
+    SHARDING,
     Era,
     Pairs,
     Software,
@@ -72,7 +73,7 @@ class TrainingJob:
     framework_date: float | None = None
     trainer: str = ""
     optimizer: str | None = None
-    sharding: str = "ddp"
+    sharding: str | None = None
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
     virtual_stages: int = 1
@@ -106,8 +107,8 @@ class TrainingJob:
         for name in options.keys() & set(JOB_FIELDS) - known_options().keys():
             raise JobError("options", name, f"it is a field of its own: state {name}")
         set_(self, "options", read_options(tuple(options.items())))
-        if self.sharding == SHARDINGS[0]:
-            set_(self, "sharding", _sharding(dict(self.options)))
+        if self.sharding in (None, SHARDINGS[0]):
+            set_(self, "sharding", _sharding(dict(self.options)) or self.sharding)
         set_(self, "variant", _pairs(self.variant))
         set_(self, "image_size", _image_size(self.image_size))
         set_(self, "phases", phases_of(self.phases))
@@ -196,6 +197,11 @@ class TrainingJob:
         return mean / whole if self.software.packs and whole and mean else 0.0
 
     @property
+    def shards(self) -> str:
+        """How state is sharded over the replicas: as stated, else it is not."""
+        return self.sharding or SHARDINGS[0]
+
+    @property
     def nodes(self) -> int:
         """Nodes the GPUs fill."""
         return math.ceil(self.gpus / self.gpus_per_node)
@@ -219,7 +225,7 @@ class TrainingJob:
             raise JobError("epochs", self.epochs, "expected a positive number")
         if self.steps is not None and self.epochs is not None:
             raise JobError("steps", self.steps, "give steps or epochs, not both")
-        if self.sharding not in SHARDINGS:
+        if self.sharding is not None and self.sharding not in SHARDINGS:
             raise JobError("sharding", self.sharding, accepted(str(self.sharding), SHARDINGS))
         if self.gpus_per_node > self.gpus:
             object.__setattr__(self, "gpus_per_node", self.gpus)
@@ -249,8 +255,8 @@ _COUNTS = tuple(f.name for f in fields(TrainingJob) if f.type in ("int", "int | 
 JOB_FIELDS = tuple(f.name for f in fields(TrainingJob) if f.init)
 
 
-def _sharding(options: Mapping[str, str]) -> str:
-    """How options say that state is sharded."""
+def _sharding(options: Mapping[str, str]) -> str | None:
+    """How options say that state is sharded, None where they say nothing."""
     zero, fsdp = options.get("zero", "0"), options.get("fsdp", "off")
     if fsdp == "hybrid_shard":
         return "hsdp"
@@ -260,7 +266,9 @@ def _sharding(options: Mapping[str, str]) -> str:
         return f"zero{zero if zero != '0' else 2}"
     if options.get("use_distributed_optimizer") == "on":
         return "zero1"
-    return "ddp" if fsdp in ("off", "no_shard") else "fsdp"
+    if fsdp in ("off", "no_shard"):
+        return SHARDINGS[0] if options.keys() & SHARDING else None
+    return "fsdp"
 
 
 def parse_pairs(text: str) -> Pairs:

@@ -70,7 +70,7 @@ def storage_of(job: TrainingJob) -> Storage:
         return replace(kept, loss_in_place=True)
     if job.framework in LOW_ACTIVATIONS:
         return Storage(low, saved, low, FULL, FULL, loss=low, loss_in_place=True)
-    if job.software.half_weights or job.sharding in LOW_NETWORK:
+    if job.software.half_weights or job.shards in LOW_NETWORK:
         return Storage(low, saved, low, low, low, master=FULL, upcast_gradient=FULL)
     return Storage(low, saved, FULL, FULL, FULL, autocast=True)
 

@@ -349,7 +349,7 @@ class _Step:
             traffic += gradient_traffic(self.wires, group, replica, storage)
         job = self.job
         rule = rule_of(job, self.entry)
-        shards = 1 if job.sharding == "ddp" else self.place.data.gpus
+        shards = 1 if job.shards == "ddp" else self.place.data.gpus
         tensors = graph.parameter_tensors * held / max(1.0, float(graph.trainable_parameters))
         device_s = update_seconds(self.model.operators, job, rule, held / shards, tensors)
         launched_s = host_rates(job).update_s * update_launches(job, rule, tensors)

@@ -65,6 +65,41 @@ def test_a_decoder_without_room_for_its_activations_computes_them_again(
     assert not again or memory_of(runs).total_bytes < memory_of(asked).total_bytes
 
 
+@pytest.mark.parametrize(
+    ("other", "sharding"),
+    [
+        ({}, "fsdp"),
+        ({"sharding": "ddp"}, "ddp"),
+        ({"options": "zero=0"}, "ddp"),
+        ({"options": "zero=1"}, "zero1"),
+        ({"gpus": 1, "gpus_per_node": 1}, None),
+        ({"framework": "megatron-lm"}, None),
+        ({"model": "gpt2"}, None),
+        (
+            {"model": "resnet50", "seq_len": None, "batch_size": 4096},
+            None,
+        ),  # its images are too much
+    ],
+)
+def test_states_that_are_too_much_for_a_gpu_are_sharded_unless_stated(
+    other: dict[str, Any], sharding: str | None
+) -> None:
+    fields = {"gpu": "h100-sxm5-80gb", "gpus": 64, "batch_size": 1, "seq_len": 4096}
+    asked = job("mixtral-8x7b", **fields, precision=Precision.MIXED_BF16_FP32).but(**other)
+    assert as_it_runs(asked).sharding == sharding
+
+
+def test_what_is_sharded_unasked_is_told_and_fits_as_if_asked(fitted: Fitted) -> None:
+    fields = {"gpu": "h100-sxm5-80gb", "gpus": 64, "batch_size": 1, "seq_len": 4096}
+    asked = job("mixtral-8x7b", **fields, precision=Precision.MIXED_BF16_FP32)
+    found, stated = (fitted.predictor.predict(one) for one in (asked, asked.but(sharding="fsdp")))
+    assert found.step_s == stated.step_s
+    assert found.memory.need_bytes == stated.memory.need_bytes
+    told = {one.field: one.value for one in found.assumptions}
+    assert told["sharding"] == "fsdp"
+    assert "sharding" not in {one.field for one in stated.assumptions}
+
+
 def test_what_is_computed_again_unasked_is_told(fitted: Fitted) -> None:
     found, asked = (fitted.predictor.predict(TIGHT.but(options=o)) for o in ((), "act_ckpt=full"))
     assert found.step_s == pytest.approx(asked.step_s, rel=0.1)
@@ -85,6 +120,7 @@ def test_what_is_computed_again_unasked_is_told(fitted: Fitted) -> None:
             batch_size=1,
             seq_len=4096,
             precision=Precision.MIXED_BF16_FP32,
+            sharding="ddp",
         ),
         job("gpt2", batch_size=16, seq_len=1024, gpus=4, gpu="t4-16gb"),
     ],

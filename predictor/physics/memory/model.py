@@ -59,6 +59,11 @@ class Memory:
         """Sum of all parts."""
         return float(sum(getattr(self, part.name) for part in fields(self)))
 
+    @property
+    def states_bytes(self) -> float:
+        """What is there before the first micro-batch."""
+        return self.total_bytes - self.activations_bytes - self.workspace_bytes
+
     def as_dict(self) -> dict[str, float]:
         """All parts and their sum, in bytes."""
         return asdict(self) | {"total_bytes": self.total_bytes}
@@ -80,6 +85,20 @@ SURELY_TOO_MUCH = 1.25
 
 @lru_cache(maxsize=4096)
 def as_it_runs(job: TrainingJob) -> TrainingJob:
+    """A job that cannot run as it is stated, as it can: leaner, or fully sharded.
+
+    The latter where nothing is said of sharding, and states are most of what is too much.
+    """
+    leaner, have = _leaner(job), job.hardware.memory_bytes
+    if job.sharding is not None or job.data_parallel == 1 or job.framework not in TRAINERS:
+        return leaner
+    found = memory_of(leaner)
+    if found.total_bytes > have and found.states_bytes > have / 2:
+        return _leaner(job.but(sharding="fsdp"))
+    return leaner
+
+
+def _leaner(job: TrainingJob) -> TrainingJob:
     """A decoder that cannot run as it is stated, as it can: accumulating, or checkpointing.
 
     As few micro-steps as fit where only the global batch is stated, else activation checkpointing
@@ -90,8 +109,7 @@ def as_it_runs(job: TrainingJob) -> TrainingJob:
     if not unsaid or job.framework not in TRAINERS or entry_of(job.model).group != "gpt":
         return job
     found, most = memory_of(job), SURELY_TOO_MUCH * job.hardware.memory_bytes
-    states = found.total_bytes - found.activations_bytes - found.workspace_bytes
-    if not states < most < found.total_bytes:
+    if not found.states_bytes < most < found.total_bytes:
         return job
     stated = job.batch_size is not None or job.grad_accum is not None
     counts = () if stated else range(2, 1 + job.micro_batch_size)
@@ -254,7 +272,7 @@ def states_of(
     Embedding tables that are updated by row are spread over all GPUs and have neither a dense
     gradient nor optimizer state, as in DLRM.
     """
-    level = ZERO_LEVEL[job.sharding]
+    level = ZERO_LEVEL[job.shards]
     tables = weights * account.sparse / max(1, account.parameters)
     dense = weights - tables
     software = job.software
@@ -291,7 +309,7 @@ def states_of(
 def shard_ranks(job: TrainingJob, experts: float) -> float:
     """GPUs a stage's state is divided among: fewer for experts, which are spread already."""
     instances = job.software.optimizer_copies
-    if job.sharding == "hsdp":
+    if job.shards == "hsdp":
         instances = place(job).data.nodes
     ranks = max(1, job.data_parallel * job.context_parallel // instances)
     spread = max(1, job.expert_parallel * job.expert_split // job.tensor_parallel)

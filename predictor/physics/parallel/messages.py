@@ -108,14 +108,14 @@ def gradient_traffic(wires: Wires, group: Group, held: Replica, storage: Storage
     job = wires.job
     if group.gpus == 1 or held.weights <= 0:
         return NO_TRAFFIC
-    if job.sharding in FULLY:
+    if job.shards in FULLY:
         return _fully_sharded(wires, group, held, storage)
     gradients = held.weights * storage.gradient
-    if job.sharding == "ddp":
+    if job.shards == "ddp":
         reduced = wires.send("all_reduce", gradients, group)
         return _behind_backward(job, reduced, gradients, held)
     scattered = wires.send("reduce_scatter", gradients, group)
-    passes = job.micro_steps if job.sharding == "zero2" else 1
+    passes = job.micro_steps if job.shards == "zero2" else 1
     gathered = wires.send("all_gather", held.weights * _sent(job), group)
     if job.software.overlaps_weights:
         gathered = gathered.behind(held.forward_s, first=1 / held.units)
@@ -124,7 +124,7 @@ def gradient_traffic(wires: Wires, group: Group, held: Replica, storage: Storage
 
 def _fully_sharded(wires: Wires, group: Group, held: Replica, storage: Storage) -> Traffic:
     job = wires.job
-    shard = Group(group.in_node, 1) if job.sharding == "hsdp" else group
+    shard = Group(group.in_node, 1) if job.shards == "hsdp" else group
     reduced = _reduced(job, storage)
     gather = wires.send("all_gather", held.weights * _sent(job), shard)
     scatter = wires.send("reduce_scatter", held.weights * reduced, shard)
@@ -135,7 +135,7 @@ def _fully_sharded(wires: Wires, group: Group, held: Replica, storage: Storage) 
     inside = shard.nodes == 1
     ring = Traffic(waited * inside, waited * (not inside), waited)
     total = (forward + backward + ring).times(job.micro_steps)
-    if job.sharding == "hsdp" and group.nodes > 1:
+    if job.shards == "hsdp" and group.nodes > 1:
         between = Group(group.nodes, group.nodes)
         own = held.weights * reduced / shard.gpus
         total += wires.send("all_reduce", own, between).behind(held.backward_s, first=first)
