@@ -14,7 +14,7 @@ import orjson
 
 from predictor.identify.files import Files
 from predictor.identify.grammar import spoken
-from predictor.identify.identify import identify, parse_script
+from predictor.identify.identify import dated, identify, parse_script
 from predictor.identify.launch import Launch, as_flags, serves
 from predictor.identify.rules import RuleContext, Rules
 from predictor.identify.shell import UNKNOWN
@@ -132,6 +132,7 @@ def template_job(
         ran = pods.StartedCommand((), found.script, ran.environment)
     labelled = {**texts(obj, "metadata", "labels"), **labels}
     own = _stated(obj, labelled, annotations, ran, rules, files)
+    own = dated(own, (text(c, "image") for c in containers[:1]))
     stated = _over_variables(own, ran)
     if found.settled:  # the object starts the processes
         stated = replace(stated, alone=False)
@@ -203,7 +204,9 @@ def _stated(
     )
     return identify(
         environment=ran.environment,
-        annotations={k: v for k, v in annotations.items() if k.startswith(PREFIX)},
+        annotations={
+            k: v for k, v in annotations.items() if k.removeprefix(PREFIX) not in (k, *WISHES)
+        },
         script=ran.script,
         argv=() if ran.script else ran.words,
         rules=rules,

@@ -29,7 +29,7 @@ from .launch import (
     switched,
 )
 from .shell import UNKNOWN
-from .stated import DECISIVE, FILE, LENGTHS, NAMED, Problem, Stated
+from .stated import DECISIVE, FILE, LENGTHS, NAMED, SCRIPT, Problem, Stated
 
 _TITAN = ("titan_model", "titan_flavor")
 # Keys whose flags stand alone, or with what they are set to.
@@ -58,13 +58,13 @@ class _Reading:
     unclear: dict[str, None] = field(default_factory=dict)
 
 
-def command_stated(launch: Launch, origin: str, files: Files | None = None) -> Stated:
+def command_stated(launch: Launch, files: Files | None) -> Stated:
     """The fields that flags, the program's name and, where they may be read, its files state."""
-    found = configured(launch, files, origin)
-    stated = _read(found, launch, origin)
+    found = configured(launch, files)
+    stated = _read(found, launch)
     if found.launch is launch:
         return stated
-    alone = _read(replace(found, launch=launch, unread=()), launch, origin)
+    alone = _read(replace(found, launch=launch, unread=()), launch)
     origins = {
         name: origin if alone.values.get(name) == stated.values[name] else FILE
         for name, origin in stated.origins.items()
@@ -72,10 +72,10 @@ def command_stated(launch: Launch, origin: str, files: Files | None = None) -> S
     return replace(stated, origins=origins)
 
 
-def _read(found: Configured, own: Launch, origin: str) -> Stated:
+def _read(found: Configured, own: Launch) -> Stated:
     """Read a launch, in which the settings of its files stand before the flags of its ``own``."""
     family = family_of(found.launch)
-    reading = _Reading(found.launch, family, Draft(origin, family.prefix))
+    reading = _Reading(found.launch, family, Draft(SCRIPT, family.prefix))
     for flag, key in flags().launcher_values.items():
         if UNKNOWN not in (text := found.launch.started.get(flag, UNKNOWN)):
             (reading.draft.signal if key in SIGNALS else reading.draft.say)(key, text)
@@ -136,7 +136,7 @@ def _tell_unknown(reading: _Reading, found: Configured, own: Launch) -> None:
 
 def _with_defaults(reading: _Reading, found: Configured, stated: Stated) -> Stated:
     """What is stated, over the framework, the trainer and what the program is known to take."""
-    launch, family, context = reading.launch, reading.family, Draft(reading.draft.origin)
+    launch, family, context = reading.launch, reading.family, Draft(SCRIPT)
     started = {flags().launcher_trainers.get(base_name(word)) for word in launch.before}
     plain, halves = (_fixed(found.texts, flags().computes[n]) for n in ("plain", "halves"))
     if framework := family.framework or ("pytorch" if plain or started - {None} else ""):
@@ -352,6 +352,9 @@ def _read_batch(reading: _Reading) -> None:
         steps = draft.texts.get("grad_accum", ("", "1"))[1]
         if text.isdigit() and steps.isdigit() and int(steps) and int(text) >= int(steps):
             draft.say("batch_size", str(int(text) // int(steps)))
+    if "most_tokens" in special and "batch_size" in draft.texts:
+        del draft.texts["batch_size"]
+        draft.ask("a batch ends at its samples or at its tokens", "batch_size")
     batch = draft.texts.get("batch_size", ("", ""))[1]
     if micro := special.get("micro"):
         draft.say("batch_size", micro)
@@ -465,7 +468,8 @@ def _read_dataset(draft: Draft, told: Mapping[str, str], words: Sequence[str]) -
     """
     name, part, hint = (told.get(key, "") for key in ("dataset", "dataset_part", "dataset_hint"))
     whole = f"{name.rpartition('/')[2]}-{part}"  # the most exact first: a part, a data set, a task
-    found = next(filter(None, map(find_dataset, filter(None, (part, whole, name, hint)))), None)
+    exact = (part, whole, name, hint) if name else (hint,)  # of its own data a part says nothing
+    found = next(filter(None, map(find_dataset, filter(None, exact))), None)
     unknown = None if found else told.get("dataset")
     placed, elsewhere = _of_paths(told.get("dataset_path"), words)
     if found is None and unknown is None:

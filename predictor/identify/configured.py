@@ -15,7 +15,7 @@ from .files import Files, settings_of
 from .keys import FIELD_OF, OFF, ON
 from .launch import FlagFamily, Launch, family_of, flag_of, flags, positional, said
 from .shell import UNKNOWN
-from .stated import BATCHES, DECISIVE, Problem, Stated
+from .stated import BATCHES, DECISIVE, SCRIPT, Problem, Stated
 
 MAX_READ = 8
 MAX_BASES = 8
@@ -53,7 +53,7 @@ class Configured:
     texts: tuple[str, ...] = ()
 
 
-def configured(launch: Launch, files: Files | None, origin: str) -> Configured:
+def configured(launch: Launch, files: Files | None) -> Configured:
     """Read the files that a launch names; with no ``files`` all of them are unread."""
     family = family_of(launch)
     named = list(dict.fromkeys(_named(launch, family)))
@@ -61,7 +61,7 @@ def configured(launch: Launch, files: Files | None, origin: str) -> Configured:
         unread = tuple(one for one in named if not one.agreed)
         shares = bool(_DEEPSPEED & {*launch.started, *(one.flag for one in named)})
         return Configured(launch, Stated(), unread, LAUNCHER_FILE in launch.started, shares)
-    reading = _Reading(files, origin)
+    reading = _Reading(files)
     read = [(one, None if one.flag in _DEEPSPEED else reading.settings(one.paths)) for one in named]
     own = replace(launch, after=(*(w for _, settings in read for w in _words(settings or {})),))
     whole = replace(launch, after=(*own.after, *launch.after))
@@ -95,7 +95,6 @@ class _Reading:
     """Reads at most MAX_READ files."""
 
     files: Files
-    origin: str
     left: int = MAX_READ
     missing: frozenset[str] = frozenset()
     launcher_unread: bool = False
@@ -119,7 +118,7 @@ class _Reading:
         self.launcher_unread = settings is None
         if settings is None:
             return joined
-        own = _table(settings, flags().accelerate, self.origin) or Stated()
+        own = _table(settings, flags().accelerate) or Stated()
         named = settings.get("deepspeed_config.deepspeed_config_file")
         return completed(joined, own if named is None else completed(own, self._deepspeed(named)))
 
@@ -128,7 +127,7 @@ class _Reading:
         if text is None:
             self.missing |= {path}
             return Stated()
-        return deepspeed_stated(text, self.origin) or Stated()
+        return deepspeed_stated(text) or Stated()
 
     def _based(self, path: str, depth: int) -> dict[str, str] | None:
         text = self._read(path)
@@ -264,7 +263,7 @@ def is_config(word: str) -> bool:
     return word.lower().endswith(tuple(flags().config_ends))
 
 
-def deepspeed_stated(document: str, origin: str) -> Stated | None:
+def deepspeed_stated(document: str) -> Stated | None:
     """What a text says if it is a DeepSpeed configuration, or None."""
     if "{" not in document or len(document) > MAX_DOCUMENT:
         return None
@@ -273,11 +272,11 @@ def deepspeed_stated(document: str, origin: str) -> Stated | None:
     except (ValueError, RecursionError):
         return None
     settings = settings_of("ds.json", json.dumps(config)) if isinstance(config, dict) else None
-    return None if settings is None else _table(settings, flags().deepspeed, origin)
+    return None if settings is None else _table(settings, flags().deepspeed)
 
 
-def _table(settings: Mapping[str, str], table: Mapping[str, str], origin: str) -> Stated | None:
-    draft = Draft(origin)
+def _table(settings: Mapping[str, str], table: Mapping[str, str]) -> Stated | None:
+    draft = Draft(SCRIPT)
     for name, key in table.items():
         text = settings.get(name, "").strip()
         off = ("", "auto", "null", *(OFF if key in SIGNALS else ()))

@@ -22,7 +22,6 @@ from .keys import (
     MAX_TEXT,
     OFF,
     ON,
-    parse_phases,
     read_framework,
     read_pairs,
     read_sharding,
@@ -33,7 +32,7 @@ from .stated import LENGTHS, Problem, Stated, one_line
 
 MAX_UNKNOWN_KEYS = 3
 SLIP = 0.8  # likeness by which a word of ours is told from one of another meaning
-_READ_LATER = ("precision", "framework", "options", "variant", "phases")
+_READ_LATER = ("precision", "framework", "options", "variant")
 # What a flag that is merely switched on adds; the words of its value may say otherwise.
 SIGNALS = ("amp", "fp16", "bf16", "fp8", "tf32", "mixed_precision", "dtype", "amp_dtype")
 _FP8_FORMATS = ("hybrid", "e4m3", "e5m2")
@@ -111,8 +110,9 @@ class Draft:
                 self.problem(str(error), name)
             except JobError as error:
                 self.problem(_said(key, error), name)
-        for read in (self._precision, self._pairs, self._framework, self._phases):
+        for read in (self._precision, self._pairs, self._framework):
             read(values)
+        values = with_first(values)
         if set(LENGTHS) <= values.keys():
             shown = f"steps={values.pop('steps')} and epochs={values.pop('epochs'):g}"
             self.problem(f"{shown} are both stated: give one of them", "steps")
@@ -162,24 +162,22 @@ class Draft:
             if found.date is not None:
                 values.setdefault("framework_date", found.date)
 
-    def _phases(self, values: dict[str, Any]) -> None:
-        if "phases" in self.texts:
-            try:
-                values["phases"] = parse_phases(self.texts["phases"][1])
-                values.update(with_first(values))
-            except JobError as error:
-                self.problem(f"phases: {error}", "phases")
-
 
 _COMMON = "model, precision, batch_size, seq_len, epochs, steps, options ..."
+
+
+@lru_cache(maxsize=256)
+def slips(word: str) -> tuple[str, ...]:
+    """The keys and options that a word is likely meant for."""
+    known = {**spelled_options(), **FIELD_OF}
+    return tuple(difflib.get_close_matches(word[:40], known, n=3, cutoff=SLIP))
 
 
 @lru_cache(maxsize=256)
 def _expected(key: str) -> str:
     """The keys that look most like one that is none, an option as it is written in a comment."""
     word, options = re.sub(r"^options?\.", "", key_of(key))[:40], spelled_options()
-    slips = difflib.get_close_matches(word, {**options, **FIELD_OF}, n=3, cutoff=SLIP)
-    near = slips or difflib.get_close_matches(word, FIELD_OF, n=3)
+    near = slips(word) or difflib.get_close_matches(word, FIELD_OF, n=3)
     told = (one if one in FIELD_OF else f'options="{options[one].key}=..."' for one in near)
     return f"nearest: {', '.join(dict.fromkeys(told))}" if near else f"expected one of {_COMMON}"
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from ..job.phases import PHASE_FIELDS, Phase
 from ..job.words import key_of
-from .draft import SLIP, Draft
+from .draft import Draft, slips
 from .keys import ALIASES, FIELD_OF
 from .stated import Stated
 
@@ -33,9 +32,9 @@ _PAIR = re.compile(
 _PLAIN = re.compile(r"[^\s,;\"'=()]+")
 
 
-def parse_text(text: str, origin: str) -> Stated:
-    """What a text says; of unknown keys it tells only where one of ours stands beside them."""
-    draft = Draft(origin)
+def parse_text(text: str, origin: str, *, ours: bool = False) -> Stated:
+    """What a text says; unknown keys may be another's but in one of ``ours``, or beside ours."""
+    draft = Draft(origin, ours=ours)
     for key, value in pairs_of(text):
         draft.say(key, value)
     return draft.stated()
@@ -47,23 +46,20 @@ def parse_mapping(mapping: Mapping[str, str], origin: str) -> Stated:
     ``PRECISION_TIME_BATCH_SIZE`` and ``precision-time.io/batch-size`` are the key ``batch_size``;
     ``PRECISION_TIME`` and ``precision-time.io/job`` hold a whole text, which single keys refine.
     """
-    draft, text = Draft(origin, ours=True), Draft(origin)
+    draft, text = Draft(origin, ours=True), Stated()
     for name, value in list(mapping.items())[:MAX_MAPPED]:
-        value = value[:MAX_TEXT]
-        if name in (TEXT_VARIABLE, TEXT_ANNOTATION):
-            for key, said in pairs_of(value):
-                text.say(key, said)
-            continue
         prefix = next(filter(name.startswith, (VARIABLE_PREFIX, ANNOTATION_PREFIX)), None)
-        if prefix and spoken(key := name.removeprefix(prefix)):
-            draft.say(key_of(key), value)
-    return draft.stated().over(text.stated())
+        if name in (TEXT_VARIABLE, TEXT_ANNOTATION):
+            text = parse_text(value, origin, ours=True)
+        elif prefix and spoken(key := name.removeprefix(prefix)):
+            draft.say(key_of(key), value[:MAX_TEXT])
+    return draft.stated().over(text)
 
 
 def spoken(name: str) -> bool:
     """Whether `parse_mapping` reads, or tells of, what stands behind a prefix of ours."""
     key = key_of(name)
-    return key in FIELD_OF or bool(get_close_matches(key[:40], FIELD_OF, n=1, cutoff=SLIP))
+    return key in FIELD_OF or bool(slips(key))
 
 
 def pairs_of(text: str) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -17,9 +17,10 @@ from typing import Any
 
 from profiles.storage import shipped_yaml
 
+from ..job.training_job import CONTAINER
 from .command import command_stated
 from .configured import LAUNCHER_FILE, completed, deepspeed_stated
-from .draft import settle
+from .draft import Draft, settle
 from .files import Files, files_at, settings_of
 from .grammar import parse_mapping, parse_text
 from .launch import (
@@ -39,6 +40,7 @@ from .shell import MAX_SCRIPT, VISIBLE, Command, Sourced, read_script
 from .stated import FILE, LENGTHS, NOTES, SCRIPT, Problem, Stated, one_line
 
 MARK = "#SBATCH"
+IMAGE = "container-image"  # the option of pyxis
 _LONG = re.compile(r"--([a-z][a-z-]+)(?:=(.*))?", re.ASCII | re.S)
 MAX_PROBLEMS = 5
 MAX_WORD = 40  # of a word that a message repeats
@@ -49,12 +51,10 @@ MAX_DEPTH = 3
 SCRIPTS_KEPT = 128
 _LINE = re.compile(r"^#PT\b:?[ \t]*([^\n]*+)$", re.MULTILINE)
 _TRAINING_FIELDS = {"model", "batch_size", "global_batch_size", "steps", "epochs"}
-# Of a script: names and outputs of its job, and remarks; other directives; what a flag is set to.
+# Of a script: names and outputs of its job, remarks, and what a sweep may change.
 _PLACES = re.compile(
-    r"^(?P<free>#SBATCH[ \t]+(?:--job-name|--output|--error|-[Joe])\b.*|[ \t]*#(?!SBATCH|PT|!).*)"
-    r"|^#.*"
-    r"|(?<=\s)(?P<flag>--[A-Za-z][\w-]*)(?:=|[ \t]+)[\w./:+-]+(?=\s)"
-    r"(?<!\.py|\.sh)(?<!\.bash)(?<!\.slurm)(?<!\.sbatch)",  # programs that launchers start
+    r"^(?:#SBATCH[ \t]+(?:--job-name|--output|--error|-[Joe])\b.*|[ \t]*#(?!SBATCH|PT|!).*)"
+    r"|(?<=\s)--(?:lr|learning[_-]rate|(?:\w+[_-])?seed)(?:=|[ \t]+)[\d.e+-]+(?=\s)",
     re.MULTILINE | re.ASCII,
 )
 _NUMBER = re.compile(r"(?<![A-Za-z_\d])\d+", re.ASCII)
@@ -113,7 +113,6 @@ def identify(
 def parse_script(
     text: str,
     argv: Sequence[str] = (),
-    origin: str = SCRIPT,
     environment: Mapping[str, str] | None = None,
     files: Files | None = None,
 ) -> Stated:
@@ -125,7 +124,7 @@ def parse_script(
     lines. At most 64 KiB are read.
     """
     known = tuple(sorted((environment or {}).items()))
-    said = (text[:MAX_SCRIPT], tuple(argv), origin, known)
+    said = (text[:MAX_SCRIPT], tuple(argv), known)
     return _parsed(*said, None) if files is None else _parsed.__wrapped__(*said, files)
 
 
@@ -133,33 +132,47 @@ def parse_script(
 def _parsed(
     text: str,
     argv: tuple[str, ...],
-    origin: str,
     environment: tuple[tuple[str, str], ...],
     files: Files | None,
 ) -> Stated:
-    notes = parse_text(" ".join(_LINE.findall(text)), NOTES)
+    notes = parse_text(" ".join(_LINE.findall(text)), NOTES, ours=True)
     if text.strip():
         here = {} if files is None else HERE
         script = read_script(text, {**here, **dict(environment)}, argv[1:], _sourced(files))
         commands = script.commands
         runs = list(_runs(commands, files))
-        configs = [s for d in script.documents if (s := deepspeed_stated(d, origin)) is not None]
+        configs = [s for d in script.documents if (s := deepspeed_stated(d)) is not None]
     else:
         commands = (Command(argv, False),)
         runs, configs = list(_runs(commands, files)), []
-    stated = _training(runs, origin, configs, files)
+    asked = sbatch_options(text)
+    images = (asked.get(IMAGE, ""), *(word for run in runs for word in run.launch.before))
+    stated = dated(_training(runs, configs, files), images)
     known = flags().brief.union(run.launch.program for run in runs)
     programs = (one.program for c in commands if (one := launch_of(c.words)) is not None)
     beside = dict.fromkeys(name for name in programs if name not in known)
-    told = tuple(Problem(origin, one, "gpus", True) for one in _disputed(runs, text, files))
+    told = tuple(Problem(SCRIPT, one, "gpus", True) for one in _disputed(runs, asked, files))
     problems, unclear = (*told, *stated.problems), (*stated.unclear, *beside)
     shown = tuple(one_line(word[:MAX_WORD]) for word in unclear[:MAX_PROBLEMS])
     return settle(notes.over(replace(stated, problems=problems, unclear=shown)))
 
 
-def _disputed(runs: Sequence[_Run], text: str, files: Files | None) -> Iterator[str]:
-    """Where a launcher starts other than one process for each GPU that the script asks for."""
-    asked = sbatch_options(text)
+def dated(stated: Stated, words: Iterable[str]) -> Stated:
+    """What is stated, with the date and builder of the first image of a framework among words."""
+    image = next(filter(None, map(flags().patterns["image"].search, words)), None)
+    name = stated.values.get("framework", "")
+    told = name or ((stated.values or stated.unknown_model) and image and "pytorch" in image[0])
+    if image is None or not told or "framework_date" in stated.values:
+        return stated
+    draft = Draft(stated.origins.get("framework", SCRIPT))
+    draft.say("framework", f"{name} pytorch {image['version'] or ''}")
+    if image["release"]:
+        draft.pair("options", CONTAINER, image["release"])
+    return draft.stated().over(stated)
+
+
+def _disputed(runs: Sequence[_Run], asked: Mapping[str, str], files: Files | None) -> Iterator[str]:
+    """Where a launcher starts other than one process for each GPU that sbatch is asked for."""
     nodes, total = asked.get("nodes", ""), asked.get("gpus", "")
     gpus = asked.get("gpus-per-node") or asked.get("gres", "").partition("gpu")[2]
     gpus = (gpus or (total if nodes in ("", "1") else "")).rpartition(":")[2]
@@ -237,7 +250,8 @@ def _runs(commands: Sequence[Command], files: Files | None, depth: int = 0) -> I
         directory = command.directory
         if depth < MAX_DEPTH and (inner := _inner(command, files, directory)) is not None:
             outer = _outside(command.words, directory)
-            images = (w for w in command.words[1:] if " " not in w and serves((w,)))
+            plain = (w for w in command.words[1:] if " " not in w)
+            images = (w for w in plain if serves((w,)) or flags().patterns["image"].search(w))
             started = (command.words[0], *images)
             for run in _runs(inner, files_at(files, directory), depth + 1):
                 known = outer is not None and run.directory is not None
@@ -277,12 +291,10 @@ def _outside(words: Sequence[str], directory: str | None) -> str | None:
     return None if inside else directory
 
 
-def _training(
-    runs: Sequence[_Run], origin: str, configs: Sequence[Stated], files: Files | None
-) -> Stated:
+def _training(runs: Sequence[_Run], configs: Sequence[Stated], files: Files | None) -> Stated:
     """What all training commands agree on, over the configurations that the script writes."""
     found = [
-        (run, command_stated(run.launch, origin, files_at(files, run.directory)))
+        (run, command_stated(run.launch, files_at(files, run.directory)))
         for run in runs[:MAX_TRAINING_COMMANDS]
     ]
     training = [
@@ -300,9 +312,9 @@ def _training(
     alone = len(training) == 1 and training[0][0].launch.alone and not spreads
     agreed = replace(agreed, alone=alone)
     if len(training) > 1:
-        agreed = _without_length(agreed, origin, "several training commands")
+        agreed = _without_length(agreed, "several training commands")
     elif training[0][0].repeated:
-        agreed = _without_length(agreed, origin, "the training command is in a loop or function")
+        agreed = _without_length(agreed, "the training command is in a loop or function")
     # a DeepSpeed configuration that the script writes completes the command line
     written = _agreed(configs, "two DeepSpeed configurations")
     joined = completed(agreed, written)
@@ -343,33 +355,16 @@ def _agreed(stated: Sequence[Stated], what: str) -> Stated:
     return Stated(values, origins, told, unknown, trainer=trainer, unclear=unclear)
 
 
-def _without_length(stated: Stated, origin: str, why: str) -> Stated:
+def _without_length(stated: Stated, why: str) -> Stated:
     if not set(LENGTHS) & set(stated.values):
         return stated
     text = f"{why}: state epochs or steps of the whole job in --comment"
-    return stated.without(LENGTHS, Problem(origin, text, "steps"))
+    return stated.without(LENGTHS, Problem(SCRIPT, text, "steps"))
 
 
 def alike(script: str) -> str:
     """The script with ones for digits that no reading heeds: of remarks, ``--lr 0.1``, outputs."""
-    return _PLACES.sub(_with_ones, script)
-
-
-def _with_ones(place: re.Match[str]) -> str:
-    if place["free"] or (place["flag"] and not _is_heeded(place["flag"])):
-        return _NUMBER.sub(lambda number: number[0].translate(_ONES), place[0])
-    return place[0]
-
-
-@lru_cache(maxsize=1024)
-def _is_heeded(name: str) -> bool:
-    """Whether what stands behind a flag may count."""
-    table, flag = flags(), flag_of(name)
-    named = (*table.starting, *table.launcher_values, LAUNCHER_FILE, *table.config_flags)
-    read = (flag in family.values or flag in family.switches for family in table.families)
-    precise = table.patterns["precision"].search(flag.lstrip("-"))
-    few = table.may_change_time(flag, "0") != table.may_change_time(flag, "800")
-    return flag in named or any(read) or precise is not None or few
+    return _PLACES.sub(lambda at: _NUMBER.sub(lambda n: n[0].translate(_ONES), at[0]), script)
 
 
 def sbatch_options(script: str) -> dict[str, str]:

@@ -17,7 +17,7 @@ from .grammar import pairs_of
 from .keys import OFF, ON
 from .shell import UNKNOWN
 
-_PYTHON = re.compile(r"(?:python|pypy)[\d.]*$", re.ASCII)
+_PYTHON = re.compile(r"(?:(?:python|pypy)[\d.]*|uv)$", re.ASCII)
 _MODULE_LAUNCHERS = frozenset(("torchrun", "accelerate", "deepspeed", "horovodrun", "composer"))
 _SHELLS = ("bash", "sh", "zsh")
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
@@ -195,7 +195,8 @@ class Launch:
         plays = any(part in flag_of(n) for n, _, _ in said(self.after) for part in table.playing)
         lengths = {table.generic.values.get(flag): word for flag, word in told.items()}
         ended = lengths.get("epochs") == "0" and "steps" not in lengths
-        if judges or plays or ended or {*self.after[:1]} & table.other_work:  # main.py validate
+        modes = {*self.after[:1], told.get("--mode", "")}  # main.py validate, --mode test
+        if judges or plays or ended or modes & table.other_work:
             return True
         if self.program == "yolo":
             return not {"train", "mode=train"} & set(self.after)
@@ -222,7 +223,8 @@ class Launch:
         return not (spreads or by_flags or by_words & {*table.spreading, UNKNOWN})
 
 
-def launch_of(words: Sequence[str]) -> Launch | None:
+@lru_cache(maxsize=256)
+def launch_of(words: tuple[str, ...]) -> Launch | None:
     """What a command launches, or None where it is no launcher of Python programs."""
     table = flags()
     if not words or not _launches(words[0]):

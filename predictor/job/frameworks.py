@@ -14,6 +14,7 @@ from .words import accepted
 
 # Releases of NVIDIA's images, and versions in them: 22.06, 1.12.0a0+8a1a93a.
 _CONTAINER = re.compile(r"(?<![\d.])(?<!ubuntu)(1[7-9]|2[0-9])\.(0[1-9]|1[0-2])(?![\d.])")
+_OF_OTHERS = re.compile(r"container=(?!.*(?:nvcr\.io|nvidia|-py3))[^;]*[/:]")
 _NVIDIA = re.compile(r"nvcr\.io|\bngc|\da0\+[0-9a-f]{7,}\b")
 _ROUND = re.compile(r"training_results_v(\d+\.\d+)")
 FIRST_CAPTURED, CAPTURED_SINCE = 1.0, 2021.25  # round 1.0, of NVIDIA's images 21.04 and 21.05
@@ -77,7 +78,8 @@ def parse_framework(text: str, options: str = "", model: str = "") -> Framework:
     partners ran image classification and 3-D segmentation in MXNet and recommendation in HugeCTR.
     """
     lower, options = text.lower(), options.lower()
-    image = _CONTAINER.search(options) if "container" in options else None
+    released = "container" in options and not _OF_OTHERS.search(options)
+    image = _CONTAINER.search(options) if released else None
     image = image or _CONTAINER.search(lower)
     date = 2000 + int(image[1]) + int(image[2]) / 12 if image else _released(lower)
     built = (("build", "nvidia"),) if image or _NVIDIA.search(lower) else ()

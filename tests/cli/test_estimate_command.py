@@ -228,3 +228,9 @@ def test_what_keeps_physics_silent_is_what_would_narrow(home: Path) -> None:
     words = "tune run full_finetune_distributed --config qwen3/8B_full batch_size=2 epochs=1"
     found = command("estimate", "--gpus", "8", "--", *words.split())
     assert "narrower by: how many micro-steps are in a step is not stated" in found.stdout
+
+
+def test_a_job_without_gpus_has_no_time_of_a_network(home: Path) -> None:
+    words = ["train.py", "--model", "resnet50", "--batch-size", "32", "--max-steps", "9", "--fp16"]
+    assert "physics" in command("estimate", "--gpus", "1", "--", "torchrun", *words).stdout
+    assert "physics" not in command("estimate", "--gpus", "0", "--", "torchrun", *words).stdout

@@ -64,6 +64,7 @@ def test_container_release_is_a_date() -> None:
         ("pytorch 1.12.1+cu113", "", ""),
         ("pytorch 1.13.0a0+git664058f", "", ""),
         ("pytorch", "container=rocm6.2_ubuntu22.04_py3.10", ""),
+        ("pytorch", "container=me/train:23.04", ""),
         ("pytorch 2.6", "", ""),
     ],
 )

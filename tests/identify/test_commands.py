@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from predictor.identify.identify import parse_script, started_gpus
+from predictor.identify.identify import alike, parse_script, started_gpus
 from predictor.identify.keys import FIELD_OF
 from predictor.identify.launch import flags
 from predictor.job.precision import Precision
@@ -44,6 +44,8 @@ def values(text: str, **variables: str) -> dict[str, Any]:
         "conda run -n env python run.py",
         "nsys profile -o x python run.py",
         "torchrun -m pkg.run",
+        "uv run -m pkg.run",
+        "uv run -m torch.distributed.run --nproc-per-node 4 -m pkg.run",
         "srun -m block python run.py",
         "exec python run.py",
         "python $WHERE/run.py",
@@ -245,6 +247,7 @@ def test_every_flag_of_the_table_means_a_key_that_is_read() -> None:
         "quantised",
         "packed",
         "start_epoch",
+        "most_tokens",
         "own_layers",
         "own_hidden",
     }
@@ -272,7 +275,7 @@ def test_every_family_is_found_by_its_evidence() -> None:
                 words = [f"{folder}x.py"]
             elif "-" not in few[0] and "." not in few[0]:  # a word of the program's name
                 program, words = f"run_{few[0]}.py", []
-            launch = launch_of(["python", program, *words])
+            launch = launch_of(("python", program, *words))
             assert launch is not None
             assert set(few) & family_of(launch).evidence
 
@@ -438,3 +441,61 @@ def test_a_share_of_all_the_data_is_all(share: str) -> None:
         f"python train.py --model resnet50 --bs 2 --epochs 3 --data-path cifar10 --subset {share}"
     )
     assert values(command)["dataset"] == "cifar10"
+
+
+TRAINS = f"torchrun train.py {FLAGS}"
+
+
+@pytest.mark.parametrize(
+    ("text", "date", "build"),
+    [
+        (f"srun --container-image=nvcr.io#nvidia/pytorch:23.04-py3 {TRAINS}", 2023.33, "nvidia"),
+        (
+            f"srun --container-image nvcr.io_nvidia_pytorch_23.04-py3.sqsh {TRAINS}",
+            2023.33,
+            "nvidia",
+        ),
+        (
+            f"I=nvcr.io/nvidia/pytorch:23.04-py3\nsrun --container-image $I {TRAINS}",
+            2023.33,
+            "nvidia",
+        ),
+        (
+            f"#SBATCH --container-image=nvcr.io/nvidia/pytorch:23.04-py3\n{TRAINS}",
+            2023.33,
+            "nvidia",
+        ),
+        (f"singularity exec --nv pytorch_23.04-py3.sif {TRAINS}", 2023.33, "nvidia"),
+        (f"apptainer exec docker://nvcr.io/nvidia/pytorch:23.04-py3 {TRAINS}", 2023.33, "nvidia"),
+        (f"docker run nvcr.io/nvidia/pytorch:23.04-py3 bash -c '{TRAINS}'", 2023.33, "nvidia"),
+        (f"docker run --rm pytorch/pytorch:1.13.1-cuda11.6 {TRAINS}", 2022.8, None),
+        (f"docker run --rm me/train:23.04 {TRAINS}", None, None),
+        (f"singularity exec --nv cuda11.4-ubuntu20.04.sif {TRAINS}", None, None),
+        (f"srun --container-image=$IMAGE {TRAINS}", None, None),
+    ],
+)
+def test_the_image_of_a_framework_dates_it(
+    text: str, date: float | None, build: str | None
+) -> None:
+    found = values(f"#!/bin/bash\n{text}\n")
+    assert SAID.items() <= found.items()
+    assert found.get("framework_date") == (date and pytest.approx(date, abs=0.01))
+    assert dict(found.get("options", ())).get("build") == build
+
+
+def test_scripts_of_other_images_are_not_alike() -> None:
+    old, new = (f"docker run --rm nvcr.io/nvidia/pytorch:{n}-py3 {TRAINS}" for n in (2204, 2304))
+    old, new = (text.replace("220", "22.0").replace("230", "23.0") for text in (old, new))
+    assert alike(old) != alike(new)
+
+
+def test_a_batch_that_tokens_may_end_is_asked_for() -> None:
+    text = "fairseq-train d --arch transformer_wmt_en_de --batch-size 256 --max-tokens 4096"
+    assert "batch_size" not in values(text)
+    assert [doubt.field for doubt in parse_script(text).doubts] == ["batch_size"]
+
+
+def test_what_prepares_weights_is_no_training() -> None:
+    assert not values(
+        "python scripts/pissa_init.py --model_name_or_path meta-llama/Meta-Llama-3-8B"
+    )

@@ -123,3 +123,10 @@ def test_a_slip_is_told_the_nearest_name() -> None:
 def test_comment_and_script_that_name_two_contradict_each_other() -> None:
     stated = read(f"{TRAIN} --dataset cifar10", comment="dataset=imagenet")
     assert stated.contradictions
+
+
+def test_a_part_of_a_data_set_says_nothing_of_data_of_ones_own() -> None:
+    text = "python run_mlm.py --model_name_or_path bert-base-cased --dataset_config_name wikitext-2"
+    assert "dataset" not in identify(argv=f"{text} --train_file own/train.txt".split()).values
+    named = identify(argv=f"{text} --dataset_name wikitext".split())
+    assert named.values["dataset"] == "wikitext-2"

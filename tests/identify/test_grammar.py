@@ -9,6 +9,7 @@ import pytest
 from predictor.errors import JobError
 from predictor.identify.draft import settle
 from predictor.identify.grammar import parse_mapping, parse_text, stated_text
+from predictor.identify.identify import identify
 from predictor.identify.keys import FIELD_OF
 from predictor.identify.stated import Stated
 from predictor.job.precision import Precision
@@ -408,3 +409,19 @@ def test_settling_leaves_alone_what_has_no_image() -> None:
 def test_a_misspelt_variable_is_told_even_alone(key: str, meant: str) -> None:
     (problem,) = parse_mapping({f"PRECISION_TIME_{key}": "3"}, "environment").problems
     assert meant in problem.text
+
+
+def test_a_misspelt_option_is_told_wherever_it_stands() -> None:
+    places: list[dict[str, Any]] = [
+        {"comment": "model=resnet50 compil=on"},
+        {"environment": {"PRECISION_TIME_COMPIL": "on"}},
+        {"environment": {"PRECISION_TIME": "compil=on"}},
+        {"annotations": {"precision-time.io/compil": "on"}},
+        {"annotations": {"precision-time.io/job": "compil=on"}},
+        {"script": "#!/bin/sh\n#PT compil=on\npython train.py\n"},
+    ]
+    for place in places:
+        (problem,) = identify(**place).problems
+        assert 'nearest: options="compile=..."' in problem.text
+        assert not problem.contradiction
+        assert not problem.field

@@ -208,6 +208,15 @@ def test_commands_and_their_variables_are_read() -> None:
     assert [p.field for p in found.problems] == ["epochs"]
 
 
+def test_the_image_of_a_framework_dates_it() -> None:
+    words = ["torchrun", "train.py", "--model", "resnet50", "--batch-size", "64", "--epochs", "3"]
+    dates = [
+        job(pod(container(command=words, image=image))).stated.values.get("framework_date")
+        for image in ("nvcr.io/nvidia/pytorch:23.01-py3", "me/train:23.01", "pytorch/pytorch:2.1.0")
+    ]
+    assert dates == [pytest.approx(2023, abs=0.1), None, pytest.approx(2023.75)]
+
+
 def test_an_escaped_variable_stays_as_it_is() -> None:
     train = container(
         command=["python", "train.py", "--model", "$$(MODEL)"],

@@ -47,7 +47,7 @@ class PhysicsView:
         return replace(taken, assumptions=(assumed, *taken.assumptions))
 
     def _on_each(self, job: JobRequest) -> list[Prediction]:
-        if not job.asked:
+        if not job.asked or not job.gpus:
             return []
         gpus: Sequence[str] = (job.gpu_type,)
         if self._gpus and not job.gpu_type and "gpu" not in parse_text(job.asked, "request").values:
