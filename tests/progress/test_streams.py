@@ -639,3 +639,10 @@ def test_what_is_left_of_a_first_epoch_is_told_best_by_the_last_lines() -> None:
     )
     found = read("Epoch 1/200\n" + "".join(f"{line} - loss: 1.6\r" for line in left))
     assert found.seconds_per_unit == pytest.approx(8 / 416 + 0.01, rel=0.1)
+
+
+def test_the_first_of_two_numbers_may_be_the_day() -> None:
+    lines = (
+        f"{n // 24 + 2:02d}/04/2024 {n % 24:02d}:05:00 epoch {n} loss 0.{n}\n" for n in range(230)
+    )
+    assert read("".join(lines)).seconds_per_unit == pytest.approx(3600, rel=0.05)

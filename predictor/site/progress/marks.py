@@ -41,7 +41,7 @@ class Mark:
     ``part`` whether they name a fold or task of several.
     ``elapsed_s`` since the counter began, ``eta_s`` until its end, ``took_s`` without saying since
     when, ``unit_s`` for one unit of the counter. ``clock_s`` is the stamp of the line in seconds,
-    of no particular zone, and ``day_first_s`` the same where 03/04 is the third of April.
+    of no particular zone.
     """
 
     start: int
@@ -62,7 +62,6 @@ class Mark:
     eta_s: float | None = None
     took_s: float | None = None
     clock_s: float | None = None
-    day_first_s: float | None = None
 
     @property
     def stands(self) -> tuple[float, float]:
@@ -101,7 +100,7 @@ def row_of(text: str, columns: list[str]) -> str:
     return text
 
 
-def clock_s(text: str, *, day_first: bool = False) -> float | None:
+def clock_s(text: str) -> float | None:
     """The stamp near the start of a line in seconds; None without one."""
     if ":" not in text:
         return None
@@ -115,7 +114,7 @@ def clock_s(text: str, *, day_first: bool = False) -> float | None:
             return float(found["ms"]) / 1000
         month = int(found.get("mo", 1 + known.MONTHS.index(found.get("mon", "Jan"))))
         day = int(found.get("d", 1))
-        if month > 12 or (day_first and day <= 12 and "y" not in found):
+        if month > 12:
             month, day = day, month
         hour, seconds = int(found["h"]), float(found["s"].replace(",", "."))
         if "pm" in found:
@@ -258,8 +257,6 @@ def _take_times(text: str, mark: Mark) -> None:
     own = EPOCH if mark.inner is None else mark.unit
     mark.elapsed_s, mark.eta_s = _duration(bar.get("elapsed")), _duration(bar.get("eta"))
     mark.unit_s, mark.clock_s = _of_bar(bar), clock_s(text)
-    if mark.clock_s is not None:
-        mark.day_first_s = clock_s(text, day_first=True)
     for way in known.PER_UNIT if mark.unit_s is None else ():
         if (match := way.search(text)) is None:
             continue

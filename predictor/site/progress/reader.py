@@ -178,11 +178,7 @@ def lines_of(raw: bytes, *, sparse: bool = False) -> Iterator[str]:
             continue
         if len(part) - len(part.translate(None, _NOISE)) > max(3, _NOISE_SHARE * len(part)):
             continue
-        if len(part) > 4 * MAX_CHARS:
-            part = part[: 4 * _HEAD_CHARS] + part[-4 * (MAX_CHARS - _HEAD_CHARS) :]
-        text = part.decode("utf-8", "replace").translate(_PLAIN)
-        if "\x1b" in text:
-            text = _ESCAPES.sub("", text)
+        text = _ESCAPES.sub("", part.decode("utf-8", "replace").translate(_PLAIN))
         text = _RANK.sub("", _CONTROLS.sub("", text)).rstrip()
         if len(text) > MAX_CHARS:
             text = text[:_HEAD_CHARS] + text[_HEAD_CHARS - MAX_CHARS :]
@@ -321,17 +317,9 @@ def read_lines(lines: Iterable[str], head: Iterable[str] = (), stated: str = "")
             kinds[name] = TRAINING
         if kinds[name] == TRAINING and _loaded(marks, output.loads):
             kinds[name] = EVALUATION
-    # A statement that printed losses, and prints none now, evaluates what was trained.
-    training = {n for n, kind in kinds.items() if kind == TRAINING}
-    training -= {
-        n
-        for n in training
-        if n + LOSS in kinds
-        and (
-            len(series[n]) <= len(series[n + LOSS]) or series[n][0].line > series[n + LOSS][-1].line
-        )
-    }
-    if training:
+    # A statement that mostly printed losses, and prints none now, evaluates what was trained.
+    evaluates = {n for n in kinds if len(series[n]) <= len(series.get(n + LOSS, ()))}
+    if training := {n for n, kind in kinds.items() if kind == TRAINING} - evaluates:
         return _training(training, output)
     # Else the kind is that of the last counters with a total.
     ends = [(marks[-1], kinds[name]) for name, marks in series.items() if len(marks) > 1]
@@ -388,12 +376,10 @@ def _training(names: Collection[str], output: _Output) -> ProgressReading:
     headers = [m for m in headers if m.bar] or headers  # a print beside such a bar counts else
     fractions = [m for marks in whole for m in marks if m.fraction]
     told = output.first, output.lengths[EPOCH]
-    epochs = Headers(headers, output.first)
+    epochs = Headers(headers)
     found = [step_track(marks, epochs, *told) for marks in series]
     found += [epoch_track(marks, *told) for marks in (*whole, fractions)]
     tracks = [t for t in found if t is not None and (len(t.points) > 1 or t.last.bar)]
-    if not tracks:
-        tracks = [t for t in found if t is not None and t.unit == EPOCH and t.rate() is not None]
     if not tracks:  # an epoch that every line names says no more
         still = any(len(marks) > 2 and marks[-1].epoch for marks in series)
         return ProgressReading(kind=ProgressKind.TRAINING) if still else NOTHING
@@ -442,10 +428,9 @@ def _follows(later: Track, track: Track) -> bool:
     """Whether a track was left behind: a phase that ended, a bar that was flushed now and then."""
     after, bar = later.after(track.last.line), track.last.bar is not None
     if after == 0 or later.unit != track.unit:  # epochs, more than one since the last step
-        each = track.total / later.total if track.total and later.total else None
-        if each := track.per_epoch or each:
-            return after > 1 and later.unit == EPOCH and bar and later.at > track.at / each + 1
-        return after > 1 and later.unit == EPOCH and bar and len(track.points) == 1
+        each = track.per_epoch or (track.total and later.total and track.total / later.total)
+        epochs = after > 1 and later.unit == EPOCH and bar
+        return bool(epochs and each and later.at > track.at / each + 1)
     if after == len(later.points) > 2:
         return later.last.bar is None or later.last.metrics
     if len(track.points) == 1 < len(later.points) and later.at > track.at:
@@ -488,13 +473,9 @@ def _reading(track: Track, output: _Output, others: Iterable[Sequence[Mark]]) ->
         steps = EPISODE if f"|{EPISODE}" in track.last.series.lower() else STEP
         steps = EPOCH if unit == EPOCH else steps
         total = _stated(output.lengths[steps], at, steps=steps != EPOCH)
-    elif total is None and track.per_epoch in output.lengths[STEP]:
-        total = track.per_epoch
     elif total is None and track.per_epoch and track.points[-1].mark.epoch is not None:
         epochs = _stated(output.lengths[EPOCH], track.points[-1].mark.epoch.at)
         total = None if epochs is None else epochs * track.per_epoch
-    if total is not None:
-        at = min(at, total)
     left_s = _remaining_s(track, at, total, rate, ended=output.ended >= track.last.line)
     if track.last.part and output.ended < track.last.line:
         total = left_s = None

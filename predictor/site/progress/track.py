@@ -23,8 +23,8 @@ _SHARES, _DRIFTS = (
 MOST_OUTAGES, LEAST_WITH_OUTAGES, LEAST_OF_SESSION = 5, 10, 3
 _PAUSED = 1.5  # times the median of the stretches
 _USUAL, _FEW = 0.75, 3  # where a stretch is a few intervals, so many of them are without pauses
-_SAME_PACE = 0.1
 DAY_S = 86400.0
+_MONTH_S = 27 * DAY_S  # the day after 03/04 is 04/04 where days come first
 # A counter that falls back by more than this many of its usual increments began anew; ranks that
 # print beside each other differ by less.
 _FALL = 4.0
@@ -33,7 +33,6 @@ _COARSE = 0.25  # of an epoch between two lines: it may be as much longer than t
 _COARSE_ETA_S = 10.0
 _SHORT_S = 3.0  # whole seconds say little of shorter bars
 _MANY = 10  # durations that never get shorter are times since a begin
-_SAME_TIMES = 0.002  # a whole interval is not so short for one of its steps, in seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,36 +82,23 @@ def measured(found: Sequence[Stretch], resolution_s: float) -> Rate | None:
             passed_s = passed_units = 0.0
     chunks = chunks or [Stretch(units, seconds)]
     latest = chunks[-_lately([c.seconds / c.units for c in chunks]) :]
-    before, whole = chunks[: -len(latest)], units
-    if before:
-        seconds, units = sum(c.seconds for c in latest), sum(c.units for c in latest)
+    before = len(chunks) - len(latest)
+    seconds, units = sum(c.seconds for c in latest), sum(c.units for c in latest)
     ordered = sorted(latest, key=lambda c: c.seconds / c.units)
     passed = list(accumulate(c.units for c in ordered))
     middle = ordered[bisect_left(passed, passed[-1] / 2)]
     steady = [c for c in latest if c.seconds * middle.units <= _PAUSED * middle.seconds * c.units]
-    if (
-        middle.units <= _FEW * median(i.units for i in kept)
-        and sum(c.units for c in steady) < _USUAL * units
-    ):
+    few = middle.units <= _FEW * median(i.units for i in kept)
+    if few and sum(c.units for c in steady) < _USUAL * units:
         steady = latest
     typical_s = sum(c.seconds for c in steady) / sum(c.units for c in steady)
     certain = 0.9 if len(chunks) >= 3 else 0.8 if len(found) > 2 else 0.65
     overall_s = seconds / units
-    if before:  # a few of the earlier pace may be among them, and its pauses come again
+    if before:  # a few of the earlier pace may be among them
         typical_s = middle.seconds / middle.units
-        certain -= _DRIFTS * (len(latest) <= len(before))
-        overall_s = max(overall_s, typical_s + (_paused_s(before) + _paused_s(latest)) / whole)
+        certain -= _DRIFTS * (len(latest) <= before)
     overall_s = max(typical_s, overall_s)
     return Rate(typical_s=typical_s, overall_s=overall_s, certain=certain)
-
-
-def _paused_s(found: Sequence[Stretch]) -> float:
-    """Seconds of stretches beyond what the middle one takes, where they are far beyond it."""
-    pace = median(one.seconds / one.units for one in found)
-    beyond = (one.seconds - pace * one.units for one in found)
-    return sum(
-        s for s, one in zip(beyond, found, strict=True) if s > (_PAUSED - 1) * pace * one.units
-    )
 
 
 def _lately(paces: Sequence[float]) -> int:
@@ -200,21 +186,16 @@ class Track:
         every = median([b.at - a.at for a, b in pairwise(self.points)] or [1.0])
         said = printed([s for p in self.points if (s := p.mark.unit_s) is not None], every)
         said = said or printed(list(self._by_etas())[-1 - _FEW :], every)
-        by_clock = self.by_clock()
-        found = by_clock or self._by_times()
+        found = self.by_clock() or self._by_times()
         if found is None or said is None:
             begun = self.at <= 1 and self.unit != EPOCH  # a first step holds the start
             return None if found is None and begun else found or said
         ratio = said.typical_s / found.typical_s
         late = replace(self, points=self.points[-len(self.points) // 6 :])._by_times()
-        off = said.typical_s / late.typical_s - 1 if late and self.last.bar else 1.0
-        if late and abs(off) < _SAME_PACE < abs(ratio - 1):  # as the bar says too
-            overall_s = late.typical_s + found.overall_s - found.typical_s
-            return Rate(typical_s=late.typical_s, overall_s=overall_s, certain=0.8)
+        if late and self.last.bar and abs(said.typical_s / late.typical_s - 1) < abs(ratio - 1) / 2:
+            return replace(late, overall_s=late.typical_s + found.overall_s - found.typical_s)
         counted = self.points[-1].at - self.points[0].at if self.last.bar else 0
-        if (found.certain < said.certain and counted < _MANY) or (
-            by_clock is None and len(self.points) < 4 and not 0.5 < ratio < 2
-        ):
+        if found.certain < said.certain and counted < _MANY:
             return said
         return replace(found, certain=found.certain + 0.08 * (0.8 < ratio < 1.25))
 
@@ -230,12 +211,10 @@ class Track:
         stamped = [p for p in self.points if p.mark.clock_s is not None]
         if len(stamped) < max(2, len(self.points) // 2):
             return None
-        clocks = [p.mark.clock_s or 0.0 for p in stamped]
-        swapped = [p.mark.day_first_s or s for p, s in zip(stamped, clocks, strict=True)]
-        times = min(map(_going_on, (clocks, swapped)), key=lambda t: max(t) - min(t))
+        times = _going_on([p.mark.clock_s or 0.0 for p in stamped])
         whole = all(t == int(t) for t in times)
         found = intervals(zip((p.at for p in stamped), times, strict=True))
-        return measured(list(found), 1.0 if whole else 0.01)
+        return measured([i for i in found if i.seconds < _MONTH_S], 1.0 if whole else 0.01)
 
     def _by_times(self) -> Rate | None:
         """By times since a begin, that of the run or of an epoch, else by durations."""
@@ -280,8 +259,7 @@ class Track:
         if len(values) < 2 or (len(values) >= _MANY and shorter):  # what never gets longer is left
             return None
         gaps = [b - a for (a, _), (b, _) in pairwise(said)]
-        usual, one = median(gaps), _SAME_TIMES * median(gaps)
-        units = 1.0 if min(gaps) == 1 or median(values) < one else usual  # lines may time one each
+        units = 1.0 if min(gaps) == 1 else median(gaps)  # lines may time one each
         whole = all(p.mark.inner and p.mark.inner.at == p.mark.inner.total for p in self.points)
         if units <= 1 or whole or self.unit == EPOCH:
             return printed([value / max(1.0, units) for value in values])
@@ -301,9 +279,6 @@ def _going_on(clocks: Sequence[float]) -> list[float]:
 
 def _restarts(before: Mark, after: Mark) -> bool:
     if after.bar and before.epoch != after.epoch:
-        return True
-    a, b = before.elapsed_s, after.elapsed_s
-    if a is not None and b is not None and b < a - 1:
         return True
     return bool(before.inner and after.inner and after.inner.at < before.inner.at - 2)
 
@@ -346,13 +321,12 @@ def epoch_track(
 class Headers:
     """Lines with an epoch alone, in their order, for lines that name none.
 
-    ``lowest`` and ``total``, None without lines, are of the epochs they count; found once, for
-    there may be as many counters as lines.
+    ``total``, None without lines, is of the epochs they count; found once, for there may be as
+    many counters as lines.
     """
 
-    def __init__(self, marks: Sequence[Mark], first: Mapping[str, float]) -> None:
+    def __init__(self, marks: Sequence[Mark]) -> None:
         self.marks = marks
-        self.lowest = _lowest(marks, first) if marks else None
         self.total = _last_total([m.epoch for m in marks])
         self.bar = bool(marks and marks[-1].bar)  # such a bar says how many are done
 
@@ -387,8 +361,6 @@ def step_track(
             bare = [replace(m, inner=None, took_s=None) for m in counted]
             return epoch_track(bare, first, stated)
     lowest = _lowest(counted, first)
-    if marks[-1].epoch is None and headers.lowest is not None:
-        lowest = min(lowest, headers.lowest)
     epochs = _last_total([m.epoch for m in counted]) or headers.total
     base = float(not headers.bar and (lowest == 1 or (lowest > 1 and epochs is not None)))
     stands = [(m.stands, m) for m in counted if m.epoch]
