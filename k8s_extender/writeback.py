@@ -17,7 +17,7 @@ from typing import Any, Literal
 from kubernetes import client as api
 from kubernetes.client.exceptions import ApiException
 
-from .admission import Reviewed, ReviewOutcome
+from .admission import Outcome, Reviewed
 from .admission.limits import MAX_PROBLEMS, predicted
 from .admission.review import subject_of
 from .bound import DeadlineChange
@@ -86,7 +86,7 @@ class Writeback:
     def reviewed(self, reviewed: Reviewed) -> None:
         """Tell what a new object would have been given."""
         decision, subject = reviewed.decision, subject_of(reviewed.request)
-        if reviewed.outcome is not ReviewOutcome.OBSERVED or not subject.name:
+        if reviewed.outcome is not Outcome.OBSERVED or not subject.name:
             return
         words = [f"would prefer {decision.order}"] if decision.order else []
         if decision.deadline_s:

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache, partial
 from operator import attrgetter
-from types import FrameType
 from typing import Any
 
 from predictor.identify.grammar import pairs_of, parse_text
 from predictor.identify.identify import SCRIPTS_KEPT, alike, identify, sbatch_options
 from predictor.identify.rules import RuleContext, Rules
 from predictor.identify.stated import Problem, Stated
+from predictor.service.process import CpuBoundError, time_bound
 from predictor.site.similar.memory import SiteMemory
 from predictor.site.similar.request import command_signature, script_signature
 
 from .ahead import QueueAhead
 from .cluster import Cluster
 from .config import SlurmPolicy
-from .errors import SlurmError
 from .estimate import JobPredictions, MadeBefore, Predictors, UnknownYetError, estimate
 from .limit import (
     MINUTE_S,
@@ -50,38 +45,6 @@ from .order import LEVEL, OrderField, delay_s, new_priority, order_field, told_o
 from .outcome import JobDecision, log_words
 from .placement import Elsewhere, Placed, elsewhere, place
 from .protocol import ANSWER_TTL_S, HookAnswer, HookRequest
-
-
-class CpuBoundError(SlurmError):
-    """It took more processor time than it may."""
-
-
-@contextmanager
-def cpu_bound(seconds: float) -> Iterator[None]:
-    """End the block with CpuBoundError once it has used so many seconds of processor time.
-
-    By a timer of the process, so in its main thread alone; elsewhere nothing is bounded.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    until_s = time.thread_time() + seconds  # the timer counts other threads too
-
-    def end(number: int, frame: FrameType | None) -> None:
-        if (left_s := until_s - time.thread_time()) <= 0:
-            raise CpuBoundError(f"more than {1000 * seconds:g} ms of processor time")
-        signal.setitimer(signal.ITIMER_PROF, left_s)
-
-    before = signal.signal(signal.SIGPROF, end)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGPROF, signal.SIG_IGN)  # else `end` may set the timer once more
-        signal.setitimer(signal.ITIMER_PROF, 0.0)
-        signal.signal(signal.SIGPROF, before)
-
 
 # How long an answer may be repeated that lacked node data, in seconds.
 RETRY_TTL_S = 5
@@ -179,7 +142,7 @@ class SlurmDecider:
         command = command_signature(" ".join(request.argv), request.work_dir or "")
         signature = ""
         try:
-            with cpu_bound(self.read_cpu_s):
+            with time_bound(self.read_cpu_s, cpu=True):
                 signature = _signature(text)
                 signalled = self.policy.soft_time.mode != "off" and "signal" in sbatch_options(text)
                 stated = self._stated(request)

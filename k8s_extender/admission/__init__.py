@@ -42,15 +42,17 @@ _log = logging.getLogger(__name__)
 ClaimOrder = Callable[[AdmissionRequest, Decider], Sequence[dict[str, object]]]
 
 
-class ReviewOutcome(StrEnum):
-    """What came of a review."""
+class Outcome(StrEnum):
+    """What came of a review or a call of the scheduler."""
 
+    DECIDED = "decided"
     PATCHED = "patched"
     OBSERVED = "observed"  # would have been patched
     UNCHANGED = "unchanged"
+    NOTHING_KNOWN = "nothing_known"  # no GPU pod, or it does not say enough of what it trains
     NOT_READY = "not_ready"
-    LATE = "late"  # it took longer than it may: the object passes as it came
-    FAILED = "failed"  # an error of ours: the object passes as it came
+    LATE = "late"  # it took longer than it may: everything passes as it came
+    FAILED = "failed"  # an error of ours: the same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,7 @@ class Reviewed:
     """One review, for log, metrics and events."""
 
     request: AdmissionRequest
-    outcome: ReviewOutcome
+    outcome: Outcome
     decision: Decision
     duration_s: float
 
@@ -114,25 +116,25 @@ class Admission:
     ) -> bytes:
         began = time.perf_counter()
         request = request_of(body)
-        outcome, decision = ReviewOutcome.UNCHANGED, Decision()
+        outcome, decision = Outcome.UNCHANGED, Decision()
         answered = answer(request.uid)
         try:
             known = self._decider()
             if known is None:
-                outcome = ReviewOutcome.NOT_READY
+                outcome = Outcome.NOT_READY
             elif request.operation == "CREATE" and not request.sub_resource:
                 with time_bound(BUDGET_S):
                     decision = decide(request, known)
                 acts = known.config.mode == "place"
                 if decision.patch:
-                    outcome = ReviewOutcome.PATCHED if acts else ReviewOutcome.OBSERVED
+                    outcome = Outcome.PATCHED if acts else Outcome.OBSERVED
                 if acts:
                     answered = answer(request.uid, decision.patch, decision.lines)
         except DeadlineError:
-            outcome = ReviewOutcome.LATE
+            outcome = Outcome.LATE
         except Exception:
             _log.exception("review of %s %s failed", request.kind, request.name)
-            outcome, decision, answered = ReviewOutcome.FAILED, Decision(), answer(request.uid)
+            outcome, decision, answered = Outcome.FAILED, Decision(), answer(request.uid)
         duration_s = time.perf_counter() - began
         self._heard(
             Reviewed(request=request, outcome=outcome, decision=decision, duration_s=duration_s)

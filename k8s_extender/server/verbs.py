@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import partial
 from typing import Any, TypeVar
 
@@ -20,7 +19,7 @@ import orjson
 from predictor.service.logs import event_logger
 from predictor.service.process import DeadlineError, time_bound
 
-from ..admission import Admission, Reviewed
+from ..admission import Admission, Outcome, Reviewed
 from ..admission.review import BUDGET_S, request_of
 from ..decide import Decider, FilterResult, HostScores
 from ..errors import WireError
@@ -41,17 +40,7 @@ REVIEW = "mutate"
 MAX_SHOWN = 63 + 1 + 253
 
 
-class CallOutcome(StrEnum):
-    """What came of a call."""
-
-    DECIDED = "decided"
-    NOTHING_KNOWN = "nothing_known"  # no GPU pod, or it does not say enough of what it trains
-    NOT_READY = "not_ready"
-    LATE = "late"  # it took longer than it may: everything passes
-    FAILED = "failed"  # an error of ours: everything passes
-
-
-LEVELS: Mapping[str, int] = {CallOutcome.FAILED: logging.ERROR, CallOutcome.LATE: logging.WARNING}
+LEVELS: Mapping[str, int] = {Outcome.FAILED: logging.ERROR, Outcome.LATE: logging.WARNING}
 
 
 class Verbs:
@@ -107,24 +96,24 @@ class Verbs:
         everything: Answer,
     ) -> Answer:
         """The answer: ``everything`` where every node is to pass. It is counted and logged."""
-        outcome, decider = CallOutcome.NOT_READY, self._state.decider
+        outcome, decider = Outcome.NOT_READY, self._state.decider
         job: PodJob | None = None
         found = answer = everything
         try:
             with time_bound(BUDGET_S):
                 if decider is not None:
-                    outcome = CallOutcome.NOTHING_KNOWN
+                    outcome = Outcome.NOTHING_KNOWN
                     job = decider.job_of(request.pod)
                 if decider is not None and job is not None:
                     found = decide(decider, job)
-                    outcome = outcome if lacking(job) else CallOutcome.DECIDED
+                    outcome = outcome if lacking(job) else Outcome.DECIDED
             if decider is not None and decider.config.mode == "place":
                 answer = found
         except DeadlineError:
-            found, outcome = everything, CallOutcome.LATE
+            found, outcome = everything, Outcome.LATE
         except Exception:
             _log.exception("%s failed: every node passes", verb)
-            outcome = CallOutcome.FAILED
+            outcome = Outcome.FAILED
 
         def enter() -> None:
             duration_s, name = time.perf_counter() - began, pod_name(request.pod)

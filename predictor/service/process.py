@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -37,20 +38,37 @@ class DeadlineError(BaseException):
     """It took longer than it may; no ``except Exception`` on its way keeps it."""
 
 
-def _end(number: int, frame: FrameType | None) -> None:
-    raise DeadlineError
+class CpuBoundError(Exception):
+    """It used more processor time than it may."""
 
 
 @contextmanager
-def time_bound(seconds: float) -> Iterator[None]:
-    """End the block with DeadlineError after so many seconds, in the main thread alone."""
+def time_bound(seconds: float, *, cpu: bool = False) -> Iterator[None]:
+    """End the block after so many seconds with DeadlineError, if ``cpu`` with CpuBoundError.
+
+    By a timer of the process, so in its main thread alone; elsewhere nothing is bounded.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGALRM, _end)
-    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-6))
+    kind, number, clock = signal.ITIMER_REAL, signal.SIGALRM, time.monotonic
+    if cpu:
+        kind, number, clock = signal.ITIMER_PROF, signal.SIGPROF, time.thread_time
+    until_s = clock() + seconds  # the timer of processor time counts other threads too
+
+    def end(_: int, frame: FrameType | None) -> None:
+        if (left_s := until_s - clock()) > 0:
+            signal.setitimer(kind, left_s)
+        elif cpu:
+            raise CpuBoundError(f"more than {1000 * seconds:g} ms of processor time")
+        else:
+            raise DeadlineError
+
+    before = signal.signal(number, end)
+    signal.setitimer(kind, max(seconds, 1e-6))
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(number, signal.SIG_IGN)  # else `end` may set the timer once more
+        signal.setitimer(kind, 0.0)
+        signal.signal(number, before)

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from k8s_metric_names import NoNodes
 from mutants import mutants
 
-from k8s_extender.admission import Admission, Reviewed, ReviewOutcome
+from k8s_extender.admission import Admission, Outcome, Reviewed
 from k8s_extender.admission.review import MAX_BODY_BYTES
 from k8s_extender.config import Config
 from k8s_extender.decide import Decider
@@ -69,7 +69,7 @@ def test_an_object_of_any_shape_is_allowed_and_the_patch_applies(
     except WireError:
         assert "\\ud800" in json.dumps(raw)  # half of a character is no JSON
         return
-    assert heard[0].outcome in (ReviewOutcome.PATCHED, ReviewOutcome.UNCHANGED)
+    assert heard[0].outcome in (Outcome.PATCHED, Outcome.UNCHANGED)
     again = review_of(first.object, of_kind=kind)
     assert not applied(Admission(lambda: known), again).operations
 
@@ -121,7 +121,7 @@ def test_before_the_predictor_is_loaded_objects_pass_as_they_are() -> None:
     heard: list[Reviewed] = []
     found = applied(Admission(lambda: None, heard.append), review_of(job()))
     assert not found.operations
-    assert [reviewed.outcome for reviewed in heard] == [ReviewOutcome.NOT_READY]
+    assert [reviewed.outcome for reviewed in heard] == [Outcome.NOT_READY]
 
 
 class _Broken:
@@ -139,7 +139,7 @@ def test_an_error_of_ours_lets_the_object_pass_and_is_logged(
     sick = Decider(known.predictor, known.config, lambda: broken)
     found = applied(Admission(lambda: sick, heard.append), review_of(job()))
     assert not found.operations
-    assert [reviewed.outcome for reviewed in heard] == [ReviewOutcome.FAILED]
+    assert [reviewed.outcome for reviewed in heard] == [Outcome.FAILED]
     assert "review of Job default/w-job failed" in caplog.text
 
 
@@ -166,7 +166,7 @@ def test_each_review_is_told_with_its_outcome(known: Decider) -> None:
     heard: list[Reviewed] = []
     found = applied(Admission(lambda: known, heard.append), review_of(job()))
     (reviewed,) = heard
-    assert (reviewed.outcome, reviewed.request.kind) == (ReviewOutcome.PATCHED, "Job")
+    assert (reviewed.outcome, reviewed.request.kind) == (Outcome.PATCHED, "Job")
     assert reviewed.request.name == "default/w-job"
     assert reviewed.decision.deadline_s == found.object["spec"]["activeDeadlineSeconds"]
     assert reviewed.duration_s > 0

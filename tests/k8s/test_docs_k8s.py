@@ -15,13 +15,12 @@ from k8s_configs import config_of
 from k8s_metric_names import shown_names
 
 from k8s_extender import rank, workload, writeback
-from k8s_extender.admission import BEST, FACTOR, PLACED, ReviewOutcome, limits
+from k8s_extender.admission import BEST, FACTOR, PLACED, Outcome, limits
 from k8s_extender.bound import BASIS
 from k8s_extender.config import PREFIX, Config
 from k8s_extender.plain import seconds_of
 from k8s_extender.pods import PODS
 from k8s_extender.server.state import PREFIX as METRICS
-from k8s_extender.server.verbs import CallOutcome
 from k8s_extender.writeback import BY_GPU
 from predictor.identify.grammar import parse_mapping
 from predictor.identify.keys import ALIASES, FIELD_OF
@@ -129,7 +128,7 @@ def test_every_metric_is_there() -> None:
     named = {f"{METRICS}_{name}" for row in rows for name in re.findall(r"`(\w+)`", row)}
     assert named == shown_names()
     assert f"`{METRICS}_`" in table
-    assert all(f"`{outcome}`" in table for outcome in (*CallOutcome, *ReviewOutcome))
+    assert all(f"`{outcome}`" in table for outcome in Outcome)
 
 
 def test_the_values_named_exist_in_the_chart() -> None:

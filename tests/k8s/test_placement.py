@@ -21,8 +21,8 @@ from k8s_extender.admission import (
     FACTOR,
     PLACED,
     Admission,
+    Outcome,
     Reviewed,
-    ReviewOutcome,
     place,
 )
 from k8s_extender.admission.review import Patch, subject_of
@@ -117,7 +117,7 @@ def test_what_takes_longer_than_it_may_is_answered_open(monkeypatch: pytest.Monk
     monkeypatch.setattr("k8s_extender.admission.BUDGET_S", 0.05)
     found = applied(Admission(lambda: decider, heard.append), review(), verb="place")
     assert found.operations == []
-    assert [one.outcome for one in heard] == [ReviewOutcome.LATE]
+    assert [one.outcome for one in heard] == [Outcome.LATE]
     assert heard[0].duration_s < 30
 
 
@@ -255,7 +255,7 @@ def test_observing_changes_nothing_and_tells_what_would_be() -> None:
     found = applied(Admission(lambda: decider, heard.append), review(), verb="place")
     assert found.operations == []
     (told,) = heard
-    assert told.outcome is ReviewOutcome.OBSERVED
+    assert told.outcome is Outcome.OBSERVED
     subject = subject_of(told.request)
     assert (told.decision.placed, subject.kind, subject.name) == (H100, "Job", "jpodsonly1")
     assert told.decision.order.startswith(f"{H100} 100, {A100} 40")

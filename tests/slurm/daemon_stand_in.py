@@ -21,12 +21,12 @@ from typing import Any
 
 from predictor.errors import PrecisionTimeError
 from predictor.service.logs import logging_to
+from predictor.service.process import time_bound
 from slurm_plugin.ahead import QueueAhead
 from slurm_plugin.cluster import Cluster
 from slurm_plugin.config import SlurmPolicy, read_policy
 from slurm_plugin.daemon import PACKAGES, decider_child
 from slurm_plugin.daemon.service import SlurmDaemon
-from slurm_plugin.decide import cpu_bound
 from slurm_plugin.protocol import HookAnswer, HookRequest
 
 SNAPSHOTS = (sys.executable, str(Path(__file__).with_name("snapshot_stand_in.py")))
@@ -56,7 +56,7 @@ class StandIn:
         if what == "sleep":
             time.sleep(float(value))
         if what == "bound":
-            self.left_behind = cpu_bound(float(value))
+            self.left_behind = time_bound(float(value), cpu=True)
             self.left_behind.__enter__()
             time.sleep(1.0)
         if what in ("new", "end") and not self.aside:

@@ -13,9 +13,10 @@ from clusters import FEATURES, JOB, cluster, gpu_node, submit
 
 from predictor.identify.grammar import parse_text
 from predictor.job.training_job import TrainingJob
+from predictor.service.process import time_bound
 from slurm_plugin.ahead import PoolAhead, QueueAhead
 from slurm_plugin.cluster import Association, Partition, Settings, SlurmJob, WallLimits
-from slurm_plugin.decide import SlurmDecider, cpu_bound
+from slurm_plugin.decide import SlurmDecider
 from slurm_plugin.mark import MAX_CHARS, JobMark, parse_mark
 from slurm_plugin.order import BASE, SINCE_S
 from slurm_plugin.protocol import HookAnswer, PartitionRequest
@@ -531,6 +532,6 @@ def test_a_bound_on_processor_time_ends_nothing_once_it_is_over(
 
     with monkeypatch.context() as patched:
         patched.setattr(signal, "setitimer", late)
-        with cpu_bound(0.05):
+        with time_bound(0.05, cpu=True):
             pass
     assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
