@@ -43,10 +43,10 @@ PIECE, BREATH_S = 100, 0.05
 MAX_SCRIPT = 65_536
 PER = ("job", "node", "task", "socket")
 FIELDS = (
-    "JobID,ArrayJobID,ArrayTaskID,UserID,UserName,Account,QOS,Name,Comment,admin_comment,"
-    "Partition,TimeLimit,MinTime,Feature,prefer,ReqNodes,Reservation,WorkDir,Command,MinCpus,MinMemory,NumNodes,"
-    "NumTasks,Nice,PriorityLong,SubmitTime,BatchFlag,tres-per-job,tres-per-node,tres-per-task,"
-    "tres-per-socket"
+    "JobID,ArrayJobID,ArrayTaskID,HetJobID,HetJobOffset,UserID,UserName,Account,QOS,Name,Comment,"
+    "admin_comment,Partition,TimeLimit,MinTime,Feature,prefer,ReqNodes,Reservation,WorkDir,"
+    "Command,MinCpus,MinMemory,NumNodes,NumTasks,Nice,PriorityLong,SubmitTime,BatchFlag,"
+    "tres-per-job,tres-per-node,tres-per-task,tres-per-socket"
 )
 # What a user may change of a pending job that its time rests on.
 CHANGES = ("Comment", "NumNodes", "NumTasks", *(f"tres-per-{of}" for of in PER))
@@ -93,7 +93,12 @@ class PendingJob:
 
     @property
     def name(self) -> str:
-        """What updates call it: of an array the tasks that wait, for others may run."""
+        """What updates call it: of an array the tasks that wait, of a het job this component.
+
+        Others may run, or ask for something else.
+        """
+        if (offset := self.row["HetJobOffset"]).isdecimal():
+            return f"{self.row['HetJobID']}+{offset}"
         tasks = self.row["ArrayTaskID"].partition("%")[0]
         array = tasks not in ("", "N/A")
         return f"{self.row['ArrayJobID']}_[{tasks}]" if array else self.row["JobID"]

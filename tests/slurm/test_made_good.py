@@ -116,6 +116,15 @@ def test_of_an_array_only_the_tasks_that_wait_are_changed(site: Site) -> None:
     assert named == ["JobId=7_[3-9]", "JobId=7_[1]"]
 
 
+def test_of_a_het_job_each_component_is_changed_alone(site: Site) -> None:
+    """The number of the first means all of them to Slurm, whatever the others train."""
+    site.rows = [
+        job(7 + n, admin_comment=LATER, HetJobID="7", HetJobOffset=str(n)) for n in range(2)
+    ]
+    named = [line.split()[1] for line in site.look(DECIDED, cluster())]
+    assert named == ["JobId=7+0", "JobId=7+1"]
+
+
 @pytest.mark.parametrize("answer", [HookAnswer(log="excluded-user"), HookAnswer(log="failed")])
 def test_no_job_is_left_behind_all_that_have_a_place(site: Site, answer: HookAnswer) -> None:
     site.rows, site.places = [job(1)], {"1": 0}

@@ -80,6 +80,24 @@ def test_a_late_job_is_placed_as_the_hook_would_have_and_by_the_nodes_it_names(
     assert all(job["TimeLimit"] != DEFAULT for job in found)
 
 
+def test_each_component_of_a_het_job_gets_its_own_limit(
+    bench: SlurmCluster, daemon: DecisionDaemon, user: str | None
+) -> None:
+    ask, long = ("--gres=gpu:a100:1", f"--comment={MODEL}"), MODEL.replace("epochs=3", "epochs=30")
+    het = bench.submit(
+        "--hold", *ask, ":", "--gres=gpu:a100:1", f"--comment={long}", ":", "-pcpu", user=user
+    )
+    daemon.start()
+
+    def limits() -> list[str]:
+        return [job["TimeLimit"] for job in bench.jobs(het.job_id)]
+
+    bench.wait_until(lambda: DEFAULT not in limits(), WITHIN_S)
+    short, longer, cpu = limits()
+    assert short < longer
+    assert cpu == "01:00:00"  # of its partition
+
+
 def test_where_slurm_gives_a_pending_job_no_gpu_type_it_keeps_its_limit(
     bench: SlurmCluster, daemon: DecisionDaemon, user: str | None
 ) -> None:
