@@ -14,7 +14,6 @@ from daemon_process import DaemonProcess
 
 from predictor.cli.main import main
 from predictor.estimate.fitting import Fitted
-from slurm_plugin.protocol import HookRequest, ask
 
 from .cluster import SlurmCluster
 
@@ -48,18 +47,16 @@ def command(daemon: DaemonProcess) -> Command:
     return run
 
 
-def test_a_job_of_any_gpu_type_gets_the_limit_of_the_slowest_that_fits(
-    daemon: DaemonProcess,
-) -> None:
+def test_a_job_of_any_gpu_type_gets_the_limit_of_the_slowest_that_fits(command: Command) -> None:
     stated = "model=resnet50 precision=amp epochs=5 samples=1281167 batch=256"
 
     def limit(gres: str) -> int:
         """Of a network never seen it may come later: on a busy machine it is asked for again."""
         until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until:
-            told = ask(daemon.socket, HookRequest(comment=stated, tres_per_node=f"gres/{gres}"))
-            if told.time_limit is not None:
-                return told.time_limit
+            told = command("decide", "--gres", gres, "--comment", stated, "--format", "json")
+            if "time_limit" in (found := json.loads(told)):
+                return int(found["time_limit"])
         raise AssertionError(told)
 
     assert limit("gpu:1") > limit("gpu:a100:1") >= 1
