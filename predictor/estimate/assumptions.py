@@ -223,14 +223,14 @@ def _micro_batch(job: TrainingJob) -> Iterator[Assumption]:
 
 
 def _stages(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
-    """Of layers that do not divide evenly the fullest stage may hold one more."""
+    """Of layers that do not divide evenly the fullest stage may hold one more than its share."""
     stated = dict(overrides(entry, job.variant)).get("layers", entry.architecture.get("layers"))
     layers, stages = stated if isinstance(stated, int) else 0, job.pipeline_parallel
     even = not layers or layers % (stages * virtual_stages(job, layers)) == 0
     if stages == 1 or even or job.software.layers_by_hand:
         return
     most = max(layer_shares(job, layers)) * layers
-    value = f"{most:g} of {layers} layers on the fullest stage"
+    value = f"{most:.3g} of {layers} layers on the fullest stage"
     reason = f"they do not divide evenly into {stages} stages; no split is stated"
     yield Assumption("pipeline_parallel", value, reason, 1.0, 1 + 1 / most)
 
