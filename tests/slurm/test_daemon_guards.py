@@ -141,7 +141,8 @@ def test_metrics_on_loopback_count_what_was_asked(tmp_path: Path) -> None:
         with daemon.connect() as client:
             client.sendall(b"nonsense\n")
             client.recv(8192)
-        # An answer is counted once it is sent, and the metrics are read by another thread.
+        # An answer is counted once it is sent, and another thread reads one metric after the other.
+        _scraped(port, until="answer_seconds_count 5.0")
         shown = _scraped(port, until="answer_seconds_count 5.0")
     for counted in (
         'requests_total{outcome="decided"} 3.0',
