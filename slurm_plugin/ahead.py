@@ -87,7 +87,7 @@ class QueueAhead:
 
     @classmethod
     def of(cls, cluster: Cluster) -> QueueAhead:
-        """Replay the queue of a view; takes a second for ten thousand jobs."""
+        """Replay the queue of a view: for ten thousand jobs 1.5 s, 4 s where we order it."""
         pools = _pools(cluster)
         if not pools:
             return cls()

@@ -30,7 +30,7 @@ def too_large(found: Sequence[Fit]) -> str:
         return ""
     best = max(found, key=lambda fit: fit.have_bytes)
     needs, has = gibibytes(best.need_bytes), gibibytes(best.have_bytes)
-    return f"as stated it needs {needs} a GPU, which has {has}: it may run out of memory"
+    return f"it needs {needs} a GPU, which has {has}: it may run out of memory"
 
 
 def log_words(**words: object) -> str:

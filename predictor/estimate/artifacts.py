@@ -38,7 +38,7 @@ from ..errors import ArtifactError
 SHIPPED = "shipped"  # what the files of a home call the artifact of whatever release is installed
 HISTORY_LENGTH = 100
 STATE, ARRAYS, MANIFEST = "state.json", "arrays.npz", "manifest.json"
-FORMAT = 2  # raise it when what was stored before can no longer be read
+FORMAT = 3  # raise it when what was stored before can no longer be read
 SHIPPED_DIRECTORY = Path(__file__).with_name("shipped")
 LIBRARIES = ("numpy", "scipy")
 VERSION = re.compile(r"\d{8}-\d{6}-\d{6}-[0-9a-f]{12}")

@@ -19,7 +19,7 @@ from ..job.precision import Precision, default_precision, runs_natively
 from ..job.training_job import TrainingJob
 from ..physics.job_graph import job_graph, takes_channels_last
 from ..physics.memory import as_it_runs
-from ..physics.parallel.stages import CORES, layer_shares, virtual_stages
+from ..physics.parallel.stages import CORES, virtual_stages
 
 # An assumption that moves the total further than this carries no kill limit and no refusal.
 DECISIVE_FACTOR = 2.0
@@ -223,16 +223,16 @@ def _micro_batch(job: TrainingJob) -> Iterator[Assumption]:
 
 
 def _stages(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
-    """Of layers that do not divide evenly the fullest stage may hold one more than its share."""
+    """Layers that do not divide evenly are priced as if they did; one stage may hold one more."""
     stated = dict(overrides(entry, job.variant)).get("layers", entry.architecture.get("layers"))
     layers, stages = stated if isinstance(stated, int) else 0, job.pipeline_parallel
     even = not layers or layers % (stages * virtual_stages(job, layers)) == 0
     if stages == 1 or even or job.software.layers_by_hand:
         return
-    most = max(layer_shares(job, layers)) * layers
-    value = f"{most:.3g} of {layers} layers on the fullest stage"
+    each = layers / stages
+    value = f"{each:.3g} of {layers} layers on each stage"
     reason = f"they do not divide evenly into {stages} stages; no split is stated"
-    yield Assumption("pipeline_parallel", value, reason, 1.0, 1 + 1 / most)
+    yield Assumption("pipeline_parallel", value, reason, 1.0, 1 + 1 / each)
 
 
 def _sharding(

@@ -98,24 +98,27 @@ def largest_batch(job: TrainingJob) -> int:
 
 @lru_cache(maxsize=4096)
 def _advised(job: TrainingJob, limit: float) -> tuple[Advice, ...]:
-    """Every single change that makes a job fit, those that change least first; else pairs."""
-    job = as_it_runs(job)
+    """Every single change that makes a job fit, those that change least first; else pairs.
+
+    What is assumed of the job stays, and is among the changes.
+    """
+    runs = as_it_runs(job)
     changes = (_smaller_batch, _sharding, _checkpointing, _more_gpus)
-    found = [next(_fitting(job, change(job, limit), limit), None) for change in changes]
+    found = [next(_fitting(job, change(runs, limit), limit), None) for change in changes]
     if not any(found):
-        words, leaner = "activation checkpointing and full sharding", _with_option(job, *RECOMPUTE)
+        words, leaner = "activation checkpointing and full sharding", _with_option(runs, *RECOMPUTE)
         leaner = leaner.but(sharding="fsdp")
         found = [next(_fitting(job, iter([(words, leaner)]), limit), None)]
         for change in (_smaller_batch, _more_gpus):
             further = ((f"{words}, {text}", one) for text, one in change(leaner, limit))
             found.append(next(_fitting(job, further, limit), None))
-    found.extend(_fitting(job, _leaner_state(job), limit))
-    found.append(next(_fitting(job, _adapters(job), limit), None))
+    found.extend(_fitting(job, _leaner_state(runs), limit))
+    found.append(next(_fitting(job, _adapters(runs), limit), None))
     return tuple(filter(None, found))
 
 
 def _fitting(job: TrainingJob, changed: Changes, limit: float) -> Iterator[Advice]:
-    names = ("sharding", "options", "optimizer", "gpus", "batch_size")
+    names = ("sharding", "options", "optimizer", "gpus", "batch_size", "grad_accum")
     for text, one in changed:
         if _need(one) <= limit:
             values = ((name, getattr(one, name)) for name in names)

@@ -57,6 +57,7 @@ _PLACES = re.compile(
     r"|(?<=\s)--(?:lr|learning[_-]rate|(?:\w+[_-])?seed)(?:=|[ \t]+)[\d.e+-]+(?=\s)",
     re.MULTILINE | re.ASCII,
 )
+_INSIDE = re.compile(r"(?<=\S)#")  # no comment: nvcr.io#nvidia/pytorch
 _NUMBER = re.compile(r"(?<![A-Za-z_\d])\d+", re.ASCII)
 _ONES = str.maketrans("0123456789", "1" * 10)
 # Where a batch job starts, unless it moves.
@@ -377,7 +378,8 @@ def sbatch_options(script: str) -> dict[str, str]:
     for line in script.splitlines():
         if line.startswith(MARK):
             with suppress(ValueError):
-                words = shlex.split(line.removeprefix(MARK), comments=True)
+                said = _INSIDE.sub("\0", line.removeprefix(MARK))  # only shlex ends a word there
+                words = [w.replace("\0", "#") for w in shlex.split(said, comments=True)]
                 for word, value in zip(words, [*words[1:], ""], strict=True):
                     if long := _LONG.fullmatch(word):
                         found[long[1]] = value if long[2] is None else long[2]

@@ -102,7 +102,7 @@ def test_layers_that_do_not_divide_evenly_are_told(fitted: Fitted) -> None:
             if one.field == "pipeline_parallel"
         ] or [None]
         assert (uneven is not None) is told
-        assert uneven is None or uneven.value == "6.86 of 48 layers on the fullest stage"
+        assert uneven is None or uneven.value == "6.86 of 48 layers on each stage"
 
 
 ASSUMED = st.builds(

@@ -123,6 +123,16 @@ def test_what_is_computed_again_unasked_is_told(fitted: Fitted) -> None:
             sharding="ddp",
         ),
         job("gpt2", batch_size=16, seq_len=1024, gpus=4, gpu="t4-16gb"),
+        # FSDP is assumed of it, and is not enough.
+        job(
+            "llama3-8b",
+            gpu="h100-sxm5-80gb",
+            gpus=8,
+            batch_size=1,
+            seq_len=8192,
+            precision=Precision.MIXED_BF16_FP32,
+        ),
+        TIGHT.but(batch_size=4),  # checkpointing is assumed of it
     ],
 )
 def test_every_advice_makes_the_job_fit(tight: TrainingJob) -> None:

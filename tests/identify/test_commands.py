@@ -461,6 +461,11 @@ TRAINS = f"torchrun train.py {FLAGS}"
             "nvidia",
         ),
         (
+            f"#SBATCH --container-image=nvcr.io#nvidia/pytorch:23.04-py3 # pyxis\n{TRAINS}",
+            2023.33,
+            "nvidia",
+        ),
+        (
             f"#SBATCH --container-image=nvcr.io/nvidia/pytorch:23.04-py3\n{TRAINS}",
             2023.33,
             "nvidia",
