@@ -15,6 +15,8 @@ from types import FrameType
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 # Whoever answers gets the interpreter back from the other threads within this.
 SWITCH_S = 0.0005
+# An error raised in a callback of the collector or in ``__del__`` is lost: it comes again after.
+AGAIN_S = 0.005
 
 
 def one_thread_for_algebra() -> None:
@@ -57,11 +59,11 @@ def time_bound(seconds: float, *, cpu: bool = False) -> Iterator[None]:
     until_s = clock() + seconds  # the timer of processor time counts other threads too
 
     def end(_: int, frame: FrameType | None) -> None:
-        if (left_s := until_s - clock()) > 0:
-            signal.setitimer(kind, left_s)
-        elif cpu:
+        left_s = until_s - clock()
+        signal.setitimer(kind, left_s if left_s > 0 else AGAIN_S)
+        if left_s <= 0 and cpu:
             raise CpuBoundError(f"more than {1000 * seconds:g} ms of processor time")
-        else:
+        if left_s <= 0:
             raise DeadlineError
 
     before = signal.signal(number, end)

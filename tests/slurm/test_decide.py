@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import signal
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from clusters import FEATURES, JOB, cluster, gpu_node, submit
 
 from predictor.identify.grammar import parse_text
 from predictor.job.training_job import TrainingJob
-from predictor.service.process import time_bound
+from predictor.service.process import CpuBoundError, time_bound
 from slurm_plugin.ahead import PoolAhead, QueueAhead
 from slurm_plugin.cluster import Association, Partition, Settings, SlurmJob, WallLimits
 from slurm_plugin.decide import SlurmDecider
@@ -535,3 +536,26 @@ def test_a_bound_on_processor_time_ends_nothing_once_it_is_over(
         with time_bound(0.05, cpu=True):
             pass
     assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_bound_holds_though_its_error_was_lost_in_a_callback() -> None:
+    """As in the collector's: Python tells what is raised there to nobody."""
+
+    class Slow:
+        def __del__(self) -> None:
+            _busy(0.03)
+
+    def block() -> None:
+        with time_bound(0.01, cpu=True):
+            Slow()
+            _busy(60.0)
+
+    with pytest.raises(CpuBoundError):
+        block()
+
+
+def _busy(seconds: float) -> None:
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
