@@ -233,32 +233,32 @@ def launch_of(words: tuple[str, ...]) -> Launch | None:
     unknown: Launch | None = None
     for index, word in enumerate(words):
         base = base_name(word)
-        before, behind = tuple(words[:index]), tuple(words[index + 1 :])
-        if word in ("-m", "--module") and python and behind:
-            module = behind[0]
+        two = words[index + 1 : index + 3]
+        if word in ("-m", "--module") and python and two:
+            module = two[0]
             if module not in table.launching_modules:
-                if " ".join(behind[:2]) in table.programs:  # llamafactory.cli train
+                if " ".join(two) in table.programs:  # llamafactory.cli train
                     continue
                 package, _, name = module.rpartition(".")
                 found = module if module in table.programs else f"{name}.py"
-                return Launch(found, before, behind[1:], package.replace(".", "/"))
-        elif several := table.programs & {" ".join((base, *behind[:n])) for n in (1, 2)}:
+                return Launch(found, words[:index], words[index + 2 :], package.replace(".", "/"))
+        elif several := table.programs & {" ".join((base, *two[:n])) for n in (1, 2)}:
             name = max(several, key=len)
-            return Launch(name, before, behind[name.count(" ") :])
+            return Launch(name, words[:index], words[index + 1 + name.count(" ") :])
         elif (
             base in table.programs
             or (base.endswith(".py") and word[0] != "-" and base not in table.launching_files)
             or (_trains(base) and (not index or words[index - 1] in {"run", *table.launchers}))
         ):
-            return Launch(base, before, behind, word.rpartition("/")[0])
+            return Launch(base, words[:index], words[index + 1 :], word.rpartition("/")[0])
         elif python and word.startswith(UNKNOWN) and _is_python(words[index - 1]):
-            return Launch(UNKNOWN, before, behind)
+            return Launch(UNKNOWN, words[:index], words[index + 1 :])
         elif (
             word == UNKNOWN
-            and "".join(behind[:1]).startswith("--")
-            and (python or {flag_of(name) for name, _, _ in said(behind)} & _LEARNS)
+            and "".join(two[:1]).startswith("--")
+            and (python or {flag_of(name) for name, _, _ in said(words[index + 1 :])} & _LEARNS)
         ):
-            unknown = Launch(UNKNOWN, before, behind)
+            unknown = Launch(UNKNOWN, words[:index], words[index + 1 :])
         python = python or _is_python(word) or base in _MODULE_LAUNCHERS
     return unknown
 

@@ -52,6 +52,7 @@ BOMB = "a: &a [[1]]\n" + "".join(
 
 
 MANY = "\n".join(f"k{i}: 1" for i in range(5000))
+ORDINARY = "\n".join(f"part_{i}:\n  key: [1, two]" for i in range(1000))
 
 
 @pytest.mark.parametrize(
@@ -71,9 +72,12 @@ MANY = "\n".join(f"k{i}: 1" for i in range(5000))
     ],
 )
 def test_hostile_texts_are_given_up(name: str, text: str) -> None:
-    began = time.process_time()
-    assert len(settings_of(name, text) or ()) <= MAX_SETTINGS
-    assert time.process_time() - began < 10
+    def read_s(name: str, text: str) -> float:
+        began = time.process_time()
+        assert len(settings_of(name, text) or ()) <= MAX_SETTINGS
+        return time.process_time() - began
+
+    assert read_s(name, text) < 5 * read_s("c.yaml", ORDINARY)
 
 
 def test_a_configuration_that_builds_on_itself_ends(tmp_path: Path) -> None:

@@ -276,16 +276,19 @@ def test_constants_survive_a_round_trip_through_json(times: OperatorTimes) -> No
     assert price(again, "v100", *operators) == price(times, "v100", *operators)
 
 
-def test_three_hundred_operators_are_priced_in_milliseconds(times: OperatorTimes) -> None:
+def test_three_hundred_operators_cost_little_more_than_two(times: OperatorTimes) -> None:
     operators = [
         matrix("a100", Kind.CONV, Dtype.FP16, FORWARD, 8 * i + 8, 64, 576, 1) for i in range(150)
     ] + [stream(Kind.BATCH_NORM, FORWARD, Dtype.FP16, 1000 * i + 1) for i in range(150)]
     gpu = find_gpu("a100")
-    times.seconds(gpu, operators)
-    runs = []
-    for _ in range(5):
-        start = time.perf_counter()
-        times.seconds(gpu, operators)
-        runs.append(time.perf_counter() - start)
-    assert min(runs) < 5e-3
+
+    def least_s(priced: list[Operator]) -> float:
+        runs = []
+        for _ in range(5):
+            start = time.process_time()
+            times.seconds(gpu, priced)
+            runs.append(time.process_time() - start)
+        return min(runs)
+
+    assert least_s(operators) < 30 * least_s([operators[0], operators[-1]])
     assert math.isfinite(float(np.sum(times.seconds(gpu, operators))))

@@ -141,19 +141,21 @@ def test_decisions_see_the_view(tmp_path: Path) -> None:
         assert "view=4" in daemon.ask("view")["log"]
 
 
+@pytest.mark.slow
 def test_answers_do_not_wait_for_a_view_of_a_long_queue(tmp_path: Path) -> None:
-    slurm = {"refresh_s": 1.0}
-    with running(tmp_path / "run", "500", "20000", slurm=slurm) as daemon:
-        until(lambda: "view=500" in daemon.ask("view")["log"])
+    def slowest_s(nodes: str, jobs: str) -> float:
+        """Of a hundred answers the second slowest."""
         waits = []
-        for n in range(600):
-            started = time.perf_counter()
-            daemon.ask("limit=5", name=str(n))
-            waits.append(time.perf_counter() - started)
-            time.sleep(0.001)
-    waits.sort()
-    assert waits[len(waits) // 2] < 0.04
-    assert waits[int(0.99 * len(waits))] < 0.5
+        with running(tmp_path / nodes, nodes, jobs, slurm={"refresh_s": 1.0}) as daemon:
+            until(lambda: f"view={nodes}" in daemon.ask("view")["log"])
+            for n in range(1000):
+                started = time.perf_counter()
+                daemon.ask("limit=5", name=str(n))
+                waits.append(time.perf_counter() - started)
+                time.sleep(0.001)
+        return sorted(waits)[990]
+
+    assert slowest_s("500", "20000") < 20 * slowest_s("4", "500")
 
 
 def _children(pid: int) -> list[int]:

@@ -15,7 +15,9 @@ from site_runs import run_of
 
 from predictor.estimate.core import Predictor
 from predictor.estimate.fitting import Fitted
+from predictor.identify.identify import identify
 from predictor.identify.rules import Rule, Rules
+from predictor.identify.stated import Stated
 from predictor.site.calibration.site_state import SiteState
 from predictor.site.similar.request import script_signature
 from slurm_plugin.ahead import QueueAhead
@@ -171,10 +173,17 @@ def test_a_number_that_means_nothing_here_makes_no_other_script(line: str, other
 def test_a_script_that_is_given_up_is_still_known_by_its_signature() -> None:
     """Its reading takes longer than the hook may, but runs alike are found by its words."""
     decider = SlurmDecider(MadeBefore(), policy_of({}), cluster())
-    script = "#!/bin/sh\n" + "srun python train.py --x 1 --name value\n" * 300
+    script = "#!/bin/sh\nsrun python train.py --x 1 --name value\n"
     signature = script_signature(script)
-    decider.read_cpu_s = 0.02
-    answer = decider.decide(submit(comment=None, script=script))
+    decider.read_cpu_s = 0.05
+
+    def without_end(**given: Any) -> Stated:
+        while given["script"]:
+            pass
+        return identify(**given)
+
+    with patch("slurm_plugin.decide.identify", side_effect=without_end):
+        answer = decider.decide(submit(comment=None, script=script))
     assert "not read yet: more than" in str(answer.message)
     assert f"script={signature}" in str(answer.admin_comment)
     assert decider.is_open  # and read aside
