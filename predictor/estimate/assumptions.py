@@ -66,10 +66,9 @@ class Assumption:
         return max(self.high, 1 / self.low) > DECISIVE_FACTOR
 
     def __str__(self) -> str:
-        return (
-            f"{self.field}: {self.value} is assumed ({self.reason}); "
-            f"otherwise x {self.low:.2g} to x {self.high:.2g} as long"
-        )
+        low, high = f"x {self.low:.2g}", f"x {self.high:.2g}"
+        other = "about" if low == high == "x 1" else f"{low} to {high}"
+        return f"{self.field}: {self.value} is assumed ({self.reason}); otherwise {other} as long"
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

@@ -162,6 +162,8 @@ class Predictor:
         for keys, counts in self._runs.items():
             count = counts[tuple(code[CATEGORIES.index(key)] for key in keys)]
             found.append(f"{count} measured runs of the same {', '.join(keys)}")
+            if not count:
+                break
         return found
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:

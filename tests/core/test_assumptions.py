@@ -124,6 +124,12 @@ def test_assumptions_only_widen(found: list[Assumption], level: float, wide: flo
     assert (decisive(found) is None) == all(max(a.high, 1 / a.low) <= 2 for a in found)
 
 
+def test_a_range_of_nothing_is_not_told_in_numbers() -> None:
+    told = [str(Assumption("sharding", "fsdp", "why", 0.999, high)) for high in (1.001, 1.5)]
+    assert told[0] == "sharding: fsdp is assumed (why); otherwise about as long"
+    assert told[1] == "sharding: fsdp is assumed (why); otherwise x 1 to x 1.5 as long"
+
+
 def test_an_answer_is_three_lines_that_survive_json_and_pickle(fitted: Fitted) -> None:
     found = fitted.predictor.predict(job("gpt2", batch_size=8, seq_len=1024, steps=100))
     said = str(found).splitlines()
