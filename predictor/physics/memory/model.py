@@ -76,9 +76,11 @@ def memory_of(job: TrainingJob) -> Memory:
     return max((stage_memory(job, s) for s in stages), key=lambda m: m.total_bytes)
 
 
-# Trainers of decoders that leave it to the job what is computed again. Megatron-LM and NeMo keep
-# less than these rules say: their runs need 1.1 of the memory they had.
+# Trainers that leave it to the job what is computed again, and networks for which one switch of
+# Transformers, diffusers or timm does it. Megatron-LM and NeMo keep less than these rules say:
+# their runs need 1.1 of the memory they had.
 TRAINERS = frozenset({"pytorch", "llm-foundry", "jax"})
+SWITCHED = frozenset({"gpt", "transformer", "vision-transformer", "generative"})
 # Of the memory there is: twice the mean error of these rules (12 %) stays for doubt.
 SURELY_TOO_MUCH = 1.25
 
@@ -99,14 +101,14 @@ def as_it_runs(job: TrainingJob) -> TrainingJob:
 
 
 def _leaner(job: TrainingJob) -> TrainingJob:
-    """A decoder that cannot run as it is stated, as it can: accumulating, or checkpointing.
+    """A transformer that cannot run as it is stated, as it can: accumulating, or checkpointing.
 
     As few micro-steps as fit where only the global batch is stated, else activation checkpointing
     where nothing is said of it. The same job otherwise: where scores are kept, which these rules
     are less sure of, and where its states alone are too much.
     """
     unsaid = job.software.fused_attention and job.software.setting("recompute") is None
-    if not unsaid or job.framework not in TRAINERS or entry_of(job.model).group != "gpt":
+    if not unsaid or job.framework not in TRAINERS or entry_of(job.model).group not in SWITCHED:
         return job
     found, most = memory_of(job), SURELY_TOO_MUCH * job.hardware.memory_bytes
     if not found.states_bytes < most < found.total_bytes:
@@ -290,7 +292,7 @@ def states_of(
         level, weight_ranks, gradient_ranks = 3, math.inf, math.inf
     if rule.layerwise:
         gradient_ranks = math.inf
-    unit = GATHERED_UNITS * dense / max(1, account.parts.layers) if level == 3 else 0.0
+    unit = GATHERED_UNITS * account.parts.unit_weights if level == 3 else 0.0
     # what is frozen has no gradient to gather, and travels as it is kept
     gathered = storage.activation if software.base_bits is None else kept / BITS_IN_BYTE
     gathered += storage.gradient / GATHERED_UNITS * here / max(1.0, dense)

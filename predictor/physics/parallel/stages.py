@@ -35,12 +35,14 @@ class Parts:
     """The operators of a graph before, in and behind its repeated layers.
 
     ``body`` is (first, end) in ``Graph.operators``, empty where nothing is repeated; ``layers`` is
-    how often. ``embedding_weights`` are those of trained tables, ``head_weights`` those of matrix
-    products behind the layers, tied to the tables where ``tied``; all in elements.
+    how often, of the kind of layer that holds the most weights, ``unit_weights`` are those of one
+    layer of each kind. ``embedding_weights`` are those of trained tables, ``head_weights`` those of
+    matrix products behind the layers, tied to the tables where ``tied``; all in elements.
     """
 
     body: tuple[int, int]
     layers: int
+    unit_weights: float
     embedding_weights: float
     head_weights: float
     tied: bool
@@ -64,13 +66,17 @@ def parts_of(graph: Graph) -> Parts:
     first, end = repeated(graph.operators)
     tables, weights = table_weights(graph), float(graph.parameters)
     if not end:
-        return Parts((0, 0), 1, tables, 0.0, tied=False, weights=weights)
+        return Parts((0, 0), 1, weights, tables, 0.0, tied=False, weights=weights)
     products = [o for o in graph.operators if o.kind in MATRIX and is_forward(o)]
     head = sum(weights_of(o) for o in graph.operators[end:] if is_forward(o))
     found = sum(weights_of(o) * o.count for o in products) + tables - head
+    body = graph.operators[first:end]
+    layers = _layer_weights(body)
+    alike = min(o.count for o in body) > 1
     return Parts(
         body=(first, end),
-        layers=int(min(o.count for o in graph.operators[first:end])),
+        layers=int(max(layers, key=lambda n: n * layers[n])) if alike else 1,
+        unit_weights=sum(layers.values()),
         embedding_weights=tables,
         head_weights=head,
         tied=abs(weights - found) < abs(weights - found - head),
@@ -84,6 +90,17 @@ def repeated(operators: Sequence[Operator]) -> tuple[int, int]:
     if not found or not any(o.kind is LAYER_NORM for o in operators):
         return 0, 0
     return found[0], found[-1] + 1
+
+
+def _layer_weights(body: Iterable[Operator]) -> dict[float, float]:
+    """Weights of one layer by how often there is one; an operator is of the norm's before it."""
+    found: dict[float, float] = {}
+    times = 0.0
+    for o in filter(is_forward, body):
+        times = o.count if o.kind is LAYER_NORM or not times else times
+        weights = weights_of(o) * o.count / times if o.kind in MATRIX else 0.0
+        found[times] = found.get(times, 0.0) + weights
+    return found
 
 
 def table_weights(graph: Graph) -> float:
