@@ -259,8 +259,11 @@ class RecordedGraph:
     sequence: tuple[int, ...]
 
     def operators_at(self, batch: int, image: tuple[int, ...]) -> list[Operator]:
-        """The operators of a micro-batch."""
+        """The operators of a micro-batch; raises GraphError where its laws do not reach."""
         sizes = [self.size(law, batch, image) for law in self.laws]
+        if min(sizes) < 0:
+            asked = "x".join(map(str, image))
+            raise GraphError(f"{self.name} was recorded at {self.side}, too far from {asked}")
         whole = [round(size) for size in sizes]
         sized = [
             Operator(
