@@ -263,6 +263,11 @@ def test_a_rack_of_gb200_is_one_domain() -> None:
             {"pipeline_parallel": 4, "virtual_stages": 9},
             "virtual_stages=9.*8 layers of a stage",
         ),
+        (
+            "llama2-7b",
+            {"pipeline_parallel": 4, "options": "decoder_first_pipeline_num_layers=40"},
+            "pipeline_parallel=4.*of the 32 layers of llama2-7b 40 stand on the first and last",
+        ),
     ],
 )
 def test_a_split_that_does_not_divide_is_refused(
@@ -270,6 +275,13 @@ def test_a_split_that_does_not_divide_is_refused(
 ) -> None:
     with pytest.raises(JobError, match=said):
         steps.price(job(model, **fields))
+
+
+def test_a_loss_that_is_a_layer_leaves_no_stage_less_than_none(steps: StepModel) -> None:
+    """Of a network without a number of layers."""
+    split = {"pipeline_parallel": 4, "gpus": 4, "batch_size": 1, "framework": "megatron-lm"}
+    loss = {"options": "account_for_loss_in_pipeline_split=on"}
+    assert steps.price(job("xcit_small_12_p16_224", **split, **loss)).step_s > 0
 
 
 def test_virtual_stages_need_stages() -> None:

@@ -106,6 +106,11 @@ def _rules(job: TrainingJob, entry: ModelEntry) -> Iterator[tuple[bool, str, str
         yield layers < stages, "pipeline_parallel", f"at most the {layers} layers of {entry.name}"
         many = layers + ENDS < stages * job.virtual_stages
         yield many, "virtual_stages", f"at most the {layers // stages} layers of a stage"
+    elif layers and not job.software.stage_layout:
+        ends = [n for n in (job.software.first_stage_layers, job.software.last_stage_layers) if n]
+        few = layers + ENDS - sum(ends) < stages - len(ends)
+        stand = f"of the {layers} layers of {entry.name} {sum(ends)} stand on the first and last"
+        yield few, "pipeline_parallel", f"a layer for each stage: {stand}"
     heads, length = dimension(job, entry, "heads"), job.seq_len or entry.seq_len or 0
     divisor = f"a divisor of the {heads} heads of {entry.name}"
     yield bool(heads % job.tensor_parallel), "tensor_parallel", divisor

@@ -218,7 +218,7 @@ def layer_shares(job: TrainingJob, layers: int) -> tuple[float, ...]:
         float(software.last_stage_layers or each - last),
     ]
     between = (layers - sum(ends)) / max(1, stages - 2)
-    held = [ends[0], *[between] * (stages - 2), ends[1]]
+    held = [max(0.0, n) for n in (ends[0], *[between] * (stages - 2), ends[1])]
     return tuple(share / sum(held) for share in held)
 
 
