@@ -211,7 +211,8 @@ def plan(
     loader_rate = fields.pop("loader_rate")
     gpus = numbers(counts)
     # Plans must do the same work: steps of a batch per GPU do more on more GPUs.
-    if fields["steps"] is not None and fields["batch_size"] is not None and len(gpus) > 1:
+    per_gpu = fields["batch_size"] is not None and fields["global_batch_size"] is None
+    if fields["steps"] is not None and per_gpu and len(gpus) > 1:
         raise JobError(
             "steps",
             fields["steps"],

@@ -98,10 +98,11 @@ def assumptions_of(
         *_work(job, most_gpus),
     ]
     found += _sharding(job, times_as_long)
-    found += _precision(job, times_as_long)
-    found += _packing(job, times_as_long)
+    runs = as_it_runs(job)
+    found += _precision(runs, times_as_long)
+    found += _packing(runs, times_as_long)
     if not measured:
-        found += [*_image(job, entry), *_software(job, entry, times_as_long)]
+        found += [*_image(job, entry), *_software(runs, entry, times_as_long)]
     # Whether a job fits rests on how its state is shared, whatever that takes.
     told = [o for o in found if o.field == "sharding" or max(o.high, 1 / o.low) > NEGLIGIBLE]
     return tuple(sorted(told, key=lambda one: -max(one.high, 1 / one.low)))

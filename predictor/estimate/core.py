@@ -149,8 +149,6 @@ class Predictor:
         )
 
     def _times_as_long(self, runs: TrainingJob, step: StepTime, other: TrainingJob) -> float:
-        if other.sharding is None and runs.sharding is not None:
-            other = other.but(sharding=runs.sharding)
         if other.sharding != runs.sharding:  # its messages and its update are others
             return self.steps.price(other).step_s / step.step_s
         return self.steps.price_instead(runs, step, other) / step.step_s

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from math import prod
 from typing import Any
 
 from profiles.gpus import find_gpu
@@ -181,8 +180,7 @@ class Stated:
     def job_fields(self, **given: Any) -> dict[str, Any]:
         """The fields of a job, with ``given`` ones (gpu, gpus ...) where nothing was stated.
 
-        Where both batch sizes were stated, ``grad_accum`` follows from them and the GPUs. Raises
-        JobError where a field is missing, and where there are ``doubts``.
+        Raises JobError where a field is missing, and where there are ``doubts``.
         """
         if self.doubts:
             doubt = self.doubts[0]
@@ -193,16 +191,6 @@ class Stated:
             fields |= {"gpus": 1, "gpus_per_node": 1}
         if any(p.field == "dataset" for p in self.problems) and not settled & {"dataset"}:
             fields.pop("epochs", None)
-        if set(BATCHES) <= set(self.values):
-            split = prod(fields.get(name, 1) for name in _REPLICA)
-            samples = fields["batch_size"] * max(1, fields.get("gpus", 1) // split)
-            total = fields.pop("global_batch_size")
-            if total % samples:
-                expected = f"must be a multiple of batch_size x data-parallel ranks = {samples}"
-                raise JobError("global_batch_size", total, expected)
-            if fields.setdefault("grad_accum", total // samples) != total // samples:
-                expected = f"global_batch_size={total} makes it {total // samples}"
-                raise JobError("grad_accum", fields["grad_accum"], expected)
         if fields.get("precision") is None and self.trainer and "gpu" in fields:
             precision = default_precision(self.trainer, find_gpu(fields["gpu"]))[0]
             fields |= {"precision": precision, "trainer": self.trainer}

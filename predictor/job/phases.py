@@ -59,8 +59,9 @@ class Phase:
     def changes(self) -> dict[str, Any]:
         """The fields of the job that hold in this phase."""
         stated = {n: v for n in CHANGED if (v := getattr(self, n)) is not None}
-        if stated.keys() & set(_BATCHES):
-            return dict.fromkeys(_BATCHES) | stated
+        if named := stated.keys() & set(_BATCHES):  # both say how often it accumulates
+            reset = _BATCHES if len(named) == 1 else (*_BATCHES, "grad_accum")
+            return dict.fromkeys(reset) | stated
         return stated
 
 

@@ -43,7 +43,7 @@ class TrainingJob:
 
     What each field means, with the other spellings of its key, is in ``profiles/keys.yaml``.
     ``batch_size`` is in samples PER GPU and micro-step (per data-parallel rank when the model is
-    split); ``global_batch_size`` is its alternative for the whole optimizer step, never both. One
+    split), ``global_batch_size`` of the whole optimizer step; both give ``grad_accum``. One
     replica of the model is split over ``tensor_parallel`` x ``context_parallel`` x
     ``pipeline_parallel`` GPUs; ``hsdp`` shards inside a node and replicates between nodes. The
     length is ``steps``, or ``epochs`` of ``dataset_size`` samples or of ``dataset``. ``options``
@@ -231,9 +231,8 @@ class TrainingJob:
             object.__setattr__(self, "gpus_per_node", self.gpus)
 
     def _check_parallelism(self) -> None:
-        if (self.batch_size is None) == (self.global_batch_size is None):
-            expected = "give batch_size (per GPU) or global_batch_size, exactly one of them"
-            raise JobError("batch_size", self.batch_size, expected)
+        if self.batch_size is None and self.global_batch_size is None:
+            raise JobError("batch_size", None, "give batch_size (per GPU) or global_batch_size")
         if self.gpus % self.split:
             split = "tensor_parallel x pipeline_parallel x context_parallel"
             raise JobError("gpus", self.gpus, f"must be a multiple of {split} = {self.split}")
@@ -243,10 +242,23 @@ class TrainingJob:
         if self.seq_len and self.mean_seq_len and self.mean_seq_len > self.seq_len:
             expected = f"expected at most seq_len = {self.seq_len}"
             raise JobError("mean_seq_len", self.mean_seq_len, expected)
-        ranks = self.data_parallel * self.micro_steps
-        if self.global_batch_size is not None and self.global_batch_size % ranks:
+        total, ranks = self.global_batch_size, self.data_parallel * self.micro_steps
+        if total is not None and self.batch_size is not None:
+            self._count_micro_steps(total, self.batch_size * self.data_parallel)
+        elif total is not None and total % ranks:
             expected = f"must be a multiple of data-parallel ranks x grad_accum = {ranks}"
-            raise JobError("global_batch_size", self.global_batch_size, expected)
+            raise JobError("global_batch_size", total, expected)
+
+    def _count_micro_steps(self, total: int, samples: int) -> None:
+        """Where both batches are stated, ``grad_accum`` follows; one has ``samples`` in all."""
+        if total % samples:
+            expected = f"must be a multiple of batch_size x data-parallel ranks = {samples}"
+            raise JobError("global_batch_size", total, expected)
+        if self.grad_accum not in (None, total // samples):
+            expected = f"global_batch_size={total} makes it {total // samples}"
+            raise JobError("grad_accum", self.grad_accum, expected)
+        object.__setattr__(self, "grad_accum", total // samples)
+        object.__setattr__(self, "global_batch_size", None)
 
 
 # Fields that count something, and those of them that may be unstated.

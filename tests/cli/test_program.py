@@ -89,7 +89,7 @@ def test_help_needs_no_numerical_library() -> None:
         (("--steps", "5", "--epochs", "2"), ("steps=5", "not both")),
         (("--image-size", "1x2x3x4"), ("image_size='1x2x3x4'", "HxWxD")),
         (("--image-size", "8x8x8"), ("image_size='8x8x8'", "expected H or HxW")),
-        (("--global-batch-size", "8"), ("batch_size=8", "exactly one")),
+        (("--global-batch-size", "9"), ("global_batch_size=9", "multiple of")),
         (("--gpus", "3", "--tensor-parallel", "2"), ("gpus=3", "multiple")),
         (("--gpus", "16", "--fabric", "string"), ("fabric='string'", "ib-hdr")),
         (("--option", "=on"), ("option='=on'", "key=value")),

@@ -84,6 +84,13 @@ def test_a_pipeline_takes_a_global_batch_one_sample_at_a_time(fitted: Fitted) ->
     assert "batch_size" in told
 
 
+def test_what_else_it_could_be_accumulates_as_it_is_assumed_to(fitted: Fitted) -> None:
+    told = job("phi-1.5", gpu="a100-sxm4-40gb", gpus=32, global_batch_size=2048, seq_len=2048)
+    found = {one.field: one for one in fitted.predictor.predict(told).assumptions}
+    assert "grad_accum" in found
+    assert found["flash_attention"].high < 3  # without accumulation 26
+
+
 def test_packed_samples_of_unknown_length_may_take_less(fitted: Fitted) -> None:
     long = job("gpt2-xl", gpus=8, batch_size=1, seq_len=16384, options="packing=on")
     told = {one.field: one for one in fitted.predictor.predict(long).assumptions}

@@ -35,7 +35,8 @@ def job(**changes: Any) -> TrainingJob:
         ({"batch_size": 0}, "batch_size"),
         ({"batch_size": "32"}, "batch_size"),
         ({"batch_size": None}, "batch_size"),
-        ({"global_batch_size": 64}, "batch_size"),
+        ({"global_batch_size": 40}, "global_batch_size"),
+        ({"global_batch_size": 64, "grad_accum": 3}, "grad_accum"),
         ({"grad_accum": 0}, "grad_accum"),
         ({"seq_len": -1}, "seq_len"),
         ({"steps": 0}, "steps"),
@@ -138,6 +139,8 @@ def test_a_batch_per_gpu_and_the_global_batch_it_makes_are_one_job(
     }
     own = job(batch_size=batch, **split)
     whole = job(batch_size=None, global_batch_size=own.step_samples, **split)
+    both = {**split, "grad_accum": None, "global_batch_size": own.step_samples}
+    assert job(batch_size=batch, **both) == own
     assert own.data_parallel == whole.data_parallel == ranks
     assert own.step_samples == whole.step_samples == batch * ranks * accum
     assert own.micro_batch_size == whole.micro_batch_size == batch
