@@ -48,8 +48,8 @@ def audit(kept: str, kubeconfig: str, form: str) -> None:
         show_json(found)
         return
     verb, since_s = "would have been done" if found["observing"] else "was done", found["since"]
-    age = "" if since_s is None else f", longest for {duration(time.time() - since_s)}"
-    click.echo(f"what {verb}, by {count(replicas)} replicas{age}")
+    age = "" if since_s is None else f", the first began {duration(time.time() - since_s)} ago"
+    click.echo(f"what {verb}, by {count(replicas)} replica{'s' * (replicas != 1)}{age}")
     for name, words in TOLD.items():
         click.echo(f"{sum(found[name].values()):>10,.0f}  {words}")
         for label, times in sorted(found[name].items(), key=lambda pair: (-pair[1], pair[0])):

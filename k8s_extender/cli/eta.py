@@ -47,10 +47,13 @@ def eta(namespace: str, *, logs: bool, kubeconfig: str, form: str) -> None:
         show_json(found)
         return
     for one in found:
-        state = "waits" if one["running_s"] is None else f"runs {duration(one['running_s'])}"
-        left = "not known" if one["left_s"] is None else f"{duration(one['left_s'])} left"
+        waits, time_s = one["running_s"] is None, duration(one["left_s"])
+        state = "waits" if waits else f"runs {duration(one['running_s'])}"
+        left = f"takes {time_s} once it runs" if waits else f"{time_s} left"
+        left = "time not known" if one["left_s"] is None else left
         wide = "" if one["low_s"] is None else f" ({span(one['low_s'], one['high_s'])})"
-        words = f"{one['gpus']} GPUs, {state}, {left}{wide}  {one['source']}"
+        gpus = f"{one['gpus']} GPU" + "s" * (one["gpus"] != 1)
+        words = f"{gpus}, {state}, {left}{wide}  {one['source']}"
         click.echo(f"{one['namespace']}/{one['name']}  {words}".rstrip())
 
 

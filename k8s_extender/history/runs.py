@@ -16,9 +16,8 @@ from kubernetes import client as api
 from kubernetes.client import ApiClient
 
 from predictor.errors import HistoryError
-from predictor.site.history.ingest import Item, LeftOut, Tally, fill
+from predictor.optional import needs
 from predictor.site.history.run import EndedJob, JobState, LimitBy, Run
-from predictor.site.history.store import History
 
 from ..config import Config
 from ..errors import ClusterError
@@ -27,6 +26,10 @@ from ..plain import owner_of, pod_name, text
 from ..watching import PAGE, KubeObject, ObjectWatch, WatchGroup, objects
 from ..workload import template_job
 from .seen import JOB, SeenObject, pod_state, seen_job, seen_pod, together
+
+with needs("history"):
+    from predictor.site.history.ingest import Item, LeftOut, Tally, fill
+    from predictor.site.history.store import History
 
 SCHEDULER = "kubernetes"
 # Controllers whose pods serve, and do not end.

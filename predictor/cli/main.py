@@ -47,6 +47,7 @@ class Program(CommandGroup):
     package=__package__,
     modules=shipped_yaml("commands.yaml", __file__),
     plugins="precision_time.commands",
+    extra="history",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="precision-time")

@@ -132,9 +132,18 @@ def test_the_json_of_a_run_is_all_of_it(place: str, run: Run) -> None:
     assert (one["asked"], one["predicted"], one["reported"]) == ("", None, None)
 
 
-@pytest.mark.parametrize("missing", ["sqlalchemy", "polars"])
-def test_without_the_extra_it_is_named(place: str, tmp_path: Path, missing: str) -> None:
-    words = ["history", "export", str(tmp_path / "runs.csv")]
+@pytest.mark.parametrize(
+    ("missing", "command"),
+    [
+        ("sqlalchemy", "history export runs.csv"),
+        ("polars", "history export runs.csv"),
+        ("sqlalchemy", "calibrate"),
+        ("sqlalchemy", "k8s eta"),
+        ("sqlalchemy", "history ingest kubernetes"),
+    ],
+)
+def test_without_the_extra_it_is_named(place: str, missing: str, command: str) -> None:
+    words = command.split()
     program = (
         f"import sys; sys.modules[{missing!r}] = None\n"
         f"from predictor.cli.main import main; main({words!r})"

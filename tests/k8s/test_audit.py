@@ -66,7 +66,7 @@ def test_it_says_whether_anything_was_done(tmp_path: Path) -> None:
         acted = audited(cluster, tmp_path).output
         kept(cluster)
         empty = audited(cluster, tmp_path)
-    assert text.startswith("what would have been done, by 1 replica")
+    assert text.startswith("what would have been done, by 1 replica, the first began ")
     assert "pods given an order of GPU types" in text
     assert acted.startswith("what was done")
     assert "nothing was kept" in str(empty.exception)

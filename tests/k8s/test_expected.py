@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -144,8 +145,18 @@ def test_eta_tells_what_is_left(site: tuple[StandIn, list[str]]) -> None:
     assert found["running_s"] > 0
     assert found["left_s"] is not None
     assert "of the same user and script" in found["source"]
-    assert f"{ended_namespace()}/fold-new  1 GPUs, runs " in plain.output
+    assert f"{ended_namespace()}/fold-new  1 GPU, runs " in plain.output
     assert json.loads(none.output) == []
+
+
+def test_eta_tells_of_a_job_that_waits_how_long_it_takes(site: tuple[StandIn, list[str]]) -> None:
+    cluster, words = site
+    waiting = pod("fold-new", gpus=1, node="", phase="Pending", ran=(1, None))
+    del waiting["status"]["startTime"]
+    cluster.put(with_command(waiting, 3), PODS)
+    told = CliRunner().invoke(main, words).output
+    assert re.search(r"/fold-new  1 GPU, waits, takes .+ once it runs \(", told)
+    assert "left" not in told
 
 
 def test_eta_reads_logs_only_where_it_is_told_to(
