@@ -231,7 +231,7 @@ def _expected_s(
         gpu_type="" if best is None else best.name,
         script=script,
     )
-    return None if estimate is None else estimate.expected_s
+    return None if estimate is None else estimate.quantile_s(0.5)
 
 
 # Soft placement: preferred node affinity by predicted speed, written once on a new pod. A preferred

@@ -20,8 +20,8 @@ KIND = "AdmissionReview"
 MAX_BODY_BYTES = 4 * 2**20
 # Of the second that the API server waits at least, kube-scheduler two.
 BUDGET_S = 0.7
-# All of them together are at most 4096 bytes, of five lines of four bytes a character.
-MAX_WARNING = 200
+# The API server cuts a line at 256 characters, and takes 4096 bytes of five lines together.
+MAX_WARNING, MAX_WARNING_BYTES = 250, 800
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,8 @@ def answer(uid: str, patch: Sequence[Mapping[str, Any]] = (), said: Iterable[str
 def _short(line: str) -> str:
     """What a header can hold of a line, and short enough for all lines together."""
     plain = "".join(c if c.isprintable() else " " for c in line)
-    return plain if len(plain) <= MAX_WARNING else plain[: MAX_WARNING - 3] + "..."
+    short = plain.encode()[:MAX_WARNING_BYTES].decode(errors="ignore")[:MAX_WARNING]
+    return plain if short == plain else short[:-3] + "..."
 
 
 # Controllers whose templates hold all that we would say on what they make.

@@ -191,6 +191,7 @@ def test_warnings_stay_within_what_the_api_server_takes(known: Decider) -> None:
     warnings = admitted(known, job(noisy)).response["warnings"]
     assert warnings
     assert sum(len(line.encode()) for line in warnings) <= 4096
+    assert all(len(line) <= 256 for line in warnings)
     assert all(line.isprintable() for line in warnings)
 
 
