@@ -17,6 +17,7 @@ import csv
 import json
 import os
 import pwd
+import re
 import signal
 import subprocess
 import sys
@@ -102,10 +103,11 @@ class ReplayJob:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Waits (n,) in hours of the log, in order of submission, and when each job started."""
+    """Waits (n,) in hours of the log, in order of submission, when each job started, and was to."""
 
     waits: Hours
     starts: dict[str, float]
+    told: list[Told]
 
 
 @click.command()
@@ -156,10 +158,11 @@ def main(table: Path, skip: int, count: int, gpus: int, hour: float) -> None:
                     ours.ask()
                     time.sleep(min(ASK_S, LEARN_HOURS * hour))
         waits = {mode: each.result().waits for mode, each in replays.items()}
-        starts = replays["ours"].result().starts
+        replayed = replays["ours"].result()
     _print(waits)
+    ours.told["sbatch"] = replayed.told
     for who, told in ours.told.items():
-        _print_told(who, told, starts)
+        _print_told(who, told, replayed.starts)
 
 
 class Ours:
@@ -250,6 +253,7 @@ class Ours:
 def _replay(cluster: SlurmCluster, jobs: Sequence[ReplayJob], begin_s: float, mode: str) -> Replay:
     first_s, scale = jobs[0].run.submit_s, jobs[0].pace.scale
     asked_at: dict[str, float] = {}
+    told: list[Told] = []
     for job in jobs:
         at_s = begin_s + (job.run.submit_s - first_s) / scale
         time.sleep(max(0.0, at_s - time.time()))
@@ -267,6 +271,9 @@ def _replay(cluster: SlurmCluster, jobs: Sequence[ReplayJob], begin_s: float, mo
             user=job.user,
         )
         asked_at[str(submitted.job_id)] = at_s
+        if mode == "ours":
+            wait_s = _told_s("\n".join(submitted.messages))
+            told.append((str(submitted.job_id), time.time(), time.time() + wait_s))
     while cluster.run("squeue", "-h", "-t", "PENDING", "-o", "%A").stdout.split():
         time.sleep(LOOK_S)
     cluster.run("scancel", "--state=RUNNING", *asked_at, check=False)
@@ -279,7 +286,14 @@ def _replay(cluster: SlurmCluster, jobs: Sequence[ReplayJob], begin_s: float, mo
     if late := sum(state.startswith("TIMEOUT") for *_, state in rows):
         click.echo(f"{mode}: {late} jobs ended at their limit")
     waited = [starts[job_id] - at for job_id, at in asked_at.items()]
-    return Replay(np.maximum(waited, 0.0) * scale / HOUR_S, starts)
+    return Replay(np.maximum(waited, 0.0) * scale / HOUR_S, starts, told)
+
+
+def _told_s(message: str) -> float:
+    """Of `starts in about 2 h 05 min`, 0 where no start is told."""
+    said = re.search(r"starts in about ([^,;\n]+)", message)
+    words = re.findall(r"(\d+(?:\.\d+)?) (min|h|s)", said[1] if said else "")
+    return sum(float(number) * {"h": HOUR_S, "min": 60.0, "s": 1.0}[unit] for number, unit in words)
 
 
 def _seconds(text: str) -> float:

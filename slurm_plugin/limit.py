@@ -243,8 +243,7 @@ def estimate_words(found: Estimate) -> str:
     """``similar to 12 of your runs: 2 h 10 min expected (95 %: 3 h 05 min)``."""
     first = next((one for one in found.similar if one.share > 0), None)
     upper_s = found.quantile_s(0.95)
-    expected_s = min(found.expected_s, upper_s)  # a few very long runs count in the mean alone
-    times = f"{duration(expected_s)} expected (95 %: {duration(upper_s)})"
+    times = f"{duration(found.expected_s)} expected (95 %: {duration(upper_s)})"
     if found.runs:
         return f"similar to {count(found.runs)} of your runs: {times}"
     if first is None:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ..cluster import Cluster
 
 OURS = "PRECISION_TIME"
-NOT_OURS = frozenset({"PRECISION_TIME_HOME"})
 MAX_SCRIPT_CHARS = 64 * 1024
 
 
@@ -124,7 +123,7 @@ def request_of(
         script=None if script is None else script[:MAX_SCRIPT_CHARS],
         argv=argv,
         environment={
-            k: v for k, v in environment.items() if k.startswith(OURS) and k not in NOT_OURS
+            k: v for k, v in environment.items() if k.startswith(OURS) and k != f"{OURS}_HOME"
         },
         work_dir=str(Path.cwd()),
         time_limit=None if not limit else float("inf") if bound is None else bound,

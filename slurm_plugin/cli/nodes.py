@@ -1,4 +1,4 @@
-"""`precision-time slurm nodes` and `label-nodes`: which GPUs nodes have, for us and for Slurm."""
+"""`precision-time slurm label-nodes`: which GPUs a node has, as Slurm is told."""
 
 from __future__ import annotations
 
@@ -15,65 +15,13 @@ from typing import Any
 import click
 from ClusterShell.RangeSet import RangeSet
 
-from predictor.cli.console import format_option, show_json, show_table, warn
 from predictor.job.precision import capabilities
 from profiles.errors import UnknownGpuError
 from profiles.gpus import Gpu, find_gpu, spelling
 
 from ..config import policy_at
 from ..errors import InstallError
-from ..nodes import gpu_of
-from ..sources.choose import open_source
 from . import config_option
-
-HEAD = ("node", "partitions", "state", "GPUs", "taken for", "natively", "features")
-NOTHING = "-"
-
-
-@click.command()
-@config_option
-@format_option
-def nodes(config: Path | None, form: str) -> None:
-    """List the nodes as Slurm shows them, with the GPU each GRES is taken for.
-
-    GPUs that are not recognised are named in a warning: `hardware.gpu_types` and
-    `hardware.node_gpus` of the policy say what they are.
-    """
-    policy = policy_at(config)
-    rows: list[dict[str, Any]] = []
-    for node in open_source(policy.slurm).nodes():
-        common = {
-            "node": node.name,
-            "partitions": list(node.partitions),
-            "states": sorted(node.states),
-            "features": sorted(node.features),
-        }
-        for gres in node.gpus:
-            gpu = gpu_of(node, gres, policy.hardware)
-            found = {
-                "gpus": gres.count,
-                "gres": f"gpu:{gres.type}" if gres.type else f"gpu of {node.name}",
-                "gpu": None if gpu is None else gpu.name,
-                "natively": [] if gpu is None else list(capabilities(gpu)),
-            }
-            rows.append(common | found)
-        if not node.gpus:
-            rows.append(common | {"gpus": 0, "gres": None, "gpu": None, "natively": []})
-    if form == "json":
-        show_json(rows)
-    else:
-        show_table(HEAD, [_cells(row) for row in rows], left=len(HEAD))
-    unknown = sorted({str(r["gres"]) for r in rows if r["gpus"] and r["gpu"] is None})
-    if unknown:
-        warn(f"not recognised: {', '.join(unknown)}; say what they are in hardware.gpu_types")
-
-
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    gpus = f"{row['gpus']}x {row['gres']}" if row["gpus"] else NOTHING
-    meaning = (row["gpu"] or "unknown") if row["gpus"] else NOTHING
-    lists = (",".join(row[key]) or NOTHING for key in ("partitions", "states"))
-    ends = (",".join(row[key]) or NOTHING for key in ("natively", "features"))
-    return (row["node"], *lists, gpus, meaning, *ends)
 
 
 @click.command("label-nodes")

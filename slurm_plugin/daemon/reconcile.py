@@ -12,12 +12,15 @@ import concurrent.futures
 import contextlib
 import logging
 import math
+import os
+import shutil
 import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from errno import ENOSPC
 
 from predictor.identify.grammar import parse_text
 from predictor.site.history.cells import MIB, memory_bytes, whole
@@ -37,16 +40,15 @@ from .decisions import Decisions
 EVERY_S, SETTLE_S = 15.0, 0.5
 PASS_S = 10.0  # one that writes for longer begins anew, with who has come since
 ANSWER_S = 30.0  # for one decision, behind others
-GIVE_UP_S = 60.0  # on a late decision that was promised
 TRIES = 3
 PIECE, BREATH_S = 100, 0.05
-MAX_SCRIPT = 65_536
+MAX_SCRIPT, LEAST_FREE_BYTES = 65_536, 1 << 20
 PER = ("job", "node", "task", "socket")
 FIELDS = (
     "JobID,ArrayJobID,ArrayTaskID,HetJobID,HetJobOffset,UserID,UserName,Account,QOS,Name,Comment,"
     "admin_comment,Partition,TimeLimit,MinTime,Feature,prefer,ReqNodes,Reservation,WorkDir,"
     "Command,MinCpus,MinMemory,NumNodes,NumTasks,Nice,PriorityLong,SubmitTime,BatchFlag,"
-    "tres-per-job,tres-per-node,tres-per-task,tres-per-socket"
+    "tres-per-job,tres-per-node,tres-per-task,tres-per-socket,State"
 )
 # What a user may change of a pending job that its time rests on.
 CHANGES = ("Comment", "NumNodes", "NumTasks", *(f"tres-per-{of}" for of in PER))
@@ -86,6 +88,23 @@ class PendingJob:
         since_s = (unix_s(self.row["SubmitTime"]) or 0) - SINCE_S
         return 0 < since_s < 2 * int(self.row["Nice"] or 0) <= MOST
 
+    def own_min(self, partitions: Iterable[Partition]) -> float | None:
+        """The limit of its user, inf for UNLIMITED; None where it has a default, or ours.
+
+        The mark tells whether it had one at submit: any other than a default was set since.
+        """
+        unset, defaults = self.mark is not None and self.mark.own == "none", set[int | None]()
+        if unset:
+            defaults = {part.default_min or part.max_min for part in partitions}
+        if self.is_ours or self.limit_min in defaults:
+            return None
+        return math.inf if self.limit_min is None else float(self.limit_min)
+
+    @property
+    def runs(self) -> bool:
+        """Whether it started before it was decided."""
+        return self.row["State"] == "RUNNING"
+
     @property
     def is_held(self) -> bool:
         """Whether it is; to change its nice would release it under priority/basic."""
@@ -106,12 +125,11 @@ class PendingJob:
 
 @dataclass(slots=True)
 class _Known:
-    """What was done about a job: tries, what it asked for then, and since when it is waited for."""
+    """What was done about a job: tries, and what it asked for then."""
 
     tries: int = 0
     left: bool = False
     asks: tuple[str, ...] | None = None
-    since_s: float = 0.0
 
 
 class Reconciler:
@@ -173,7 +191,7 @@ class Reconciler:
             return
         commands = Commands.of(self.policy.slurm)
         order = order_field(cluster.settings) if self.policy.order.mode == "apply" else None
-        jobs = in_turns(pending_jobs(commands))
+        jobs = in_turns(pending_jobs(commands, late=True))
         for name in self._known.keys() - {job.name for job in jobs}:
             del self._known[name]
         until_s, written = time.monotonic() + PASS_S, 0
@@ -195,14 +213,19 @@ class Reconciler:
         asked = [j.row["JobID"] for j in jobs if j.row["BatchFlag"] == "1" and self._is_open(j)]
         if not asked:
             return {}
-        with tempfile.TemporaryDirectory(prefix="precision-time-") as directory:
-            text = "".join(f"write batch_script {name} {directory}/{name}\n" for name in asked)
-            commands.feed(text, "scontrol", "-Q")
-            found = {}
-            for name in asked:
-                with contextlib.suppress(OSError), open(f"{directory}/{name}", "rb") as file:
-                    found[name] = file.read(MAX_SCRIPT).decode("utf-8", "replace")
-            return found
+        found: dict[str, str] = {}
+        try:
+            with tempfile.TemporaryDirectory(prefix="precision-time-") as directory:
+                text = "".join(f"write batch_script {name} {directory}/{name}\n" for name in asked)
+                commands.feed(text, "scontrol", "-Q")
+                if shutil.disk_usage(directory).free < LEAST_FREE_BYTES:  # some may be cut off
+                    raise OSError(ENOSPC, os.strerror(ENOSPC))
+                for name in asked:
+                    with contextlib.suppress(OSError), open(f"{directory}/{name}", "rb") as file:
+                        found[name] = file.read(MAX_SCRIPT).decode("utf-8", "replace")
+        except OSError as error:
+            raise SourceError(f"their scripts cannot be kept for a moment: {error}") from None
+        return found
 
     def _is_changed(self, job: PendingJob) -> bool:
         """Whether it has our limit, and asks for something else than that rests on."""
@@ -237,6 +260,8 @@ class Reconciler:
     ) -> Update | None:
         """The update that a job needs; None for none."""
         mark, known = job.mark, self._known[job.name]
+        if job.runs:
+            return self._told_late(job, request_of(job, ()), scripts.get(job.row["JobID"]))
         if mark is not None and mark.soft is not None and mark.soft == job.limit_min:
             # Backfill had started it, and it was requeued: it gets its whole limit back, and what
             # backfill will start it with.
@@ -268,7 +293,7 @@ class Reconciler:
             self.soon()
             return job.name, PLACED, placing
         if undecided and placing is not None:
-            words += _decided(job, answer)
+            words += _decided(job, answer, request.time_limit)
             known.left |= mark is None and bool(stated(job.row["admin_comment"]))  # the site's
         known.left |= placing is None
         # Without an answer the hook wrote the place of a job of which nothing is known.
@@ -281,15 +306,28 @@ class Reconciler:
             return None
         return job.name, ORDERED if placing is None or not undecided else DECIDED, " ".join(words)
 
+    def _told_late(
+        self, job: PendingJob, request: HookRequest, script: str | None
+    ) -> Update | None:
+        """Of a job that has started its estimate is written, for `slurm eta` and the history."""
+        known, mark = self._known[job.name], job.mark
+        if mark is None or known.left or known.tries >= TRIES:
+            return None
+        answer = self._answer(job, replace(request, script=script, time_limit=mark.own_min))
+        found = parse_mark(answer.admin_comment) if answer is not None else None
+        known.left |= answer is not None and found is None
+        if found is None:
+            return None
+        found = replace(found, limit=mark.limit, soft=mark.soft, cap=mark.cap)
+        return job.name, DECIDED, f"AdminComment={quoted(found.text())}"
+
     def _answer(self, job: PendingJob, request: HookRequest) -> HookAnswer | None:
         """The decision that was finished late, else one made now; None while it is being made."""
         if job.mark is not None and job.mark.later is not None:
             known, answer = self._decisions.later(job.mark.later)
-            if answer is not None:
+            if answer is not None and (request.time_limit is None or not answer.time_limit):
                 return answer
-            waits = self._known[job.name]
-            waits.since_s = waits.since_s or time.monotonic()
-            if known and time.monotonic() - waits.since_s < GIVE_UP_S:
+            if known and answer is None:
                 return None
         line = encode_request(request)
         asked = asyncio.run_coroutine_threadsafe(self._decisions.decide_aside(line), self._loop)
@@ -315,8 +353,11 @@ def _feed(commands: Commands, updates: Iterable[Update]) -> int:
     return commands.feed("".join(f"{x}\n" for x in lines if x.isprintable()), "scontrol", "-Q")
 
 
-def pending_jobs(commands: Commands) -> Iterator[PendingJob]:
-    """The pending jobs, an array as one; raises SourceError."""
+def pending_jobs(commands: Commands, *, late: bool = False) -> Iterator[PendingJob]:
+    """The pending jobs, an array as one, ``late`` also those that started before they were decided.
+
+    Raises SourceError.
+    """
     places: dict[str, int] = {}  # site factors of those that are not held, where there are any
     with contextlib.suppress(SourceError):
         for line in commands.text("sprio", "-h", "-o", "%i %S").splitlines():
@@ -325,9 +366,11 @@ def pending_jobs(commands: Commands) -> Iterator[PendingJob]:
                 places[words[0]] = int(words[1])
     lines = commands.text("squeue", "-h", "-a", "-t", "PENDING", "-o", "%A %x").splitlines()
     excluded = dict(words for line in lines if len(words := line.split()) == 2)
-    for row in table(commands, FIELDS, "-t", "PENDING"):
+    for row in table(commands, FIELDS, "-t", "PENDING,RUNNING" if late else "PENDING"):
         row["excluded"] = excluded.get(row["JobID"], "")
-        yield PendingJob(row, parse_mark(row["admin_comment"]), places.get(row["JobID"]))
+        job = PendingJob(row, parse_mark(row["admin_comment"]), places.get(row["JobID"]))
+        if not job.runs or (job.mark is not None and job.mark.later is not None):
+            yield job
 
 
 def in_turns(jobs: Iterable[PendingJob]) -> list[PendingJob]:
@@ -342,13 +385,9 @@ def in_turns(jobs: Iterable[PendingJob]) -> list[PendingJob]:
 
 
 def request_of(job: PendingJob, partitions: tuple[Partition, ...]) -> HookRequest:
-    """The request that the hook would have made, but for script and environment.
-
-    A limit counts as the user's unless the mark says that there was none.
-    """
-    row, mark = job.row, job.mark
+    """The request that the hook would have made, but for script and environment."""
+    row = job.row
     text = {name: stated(value) or None for name, value in row.items()}
-    own = float("inf") if job.limit_min is None else float(job.limit_min)
     asked = (text["Partition"] or "").split(",")
     memory = memory_bytes(row["MinMemory"], MIB, None, 1)
     return HookRequest(
@@ -365,7 +404,7 @@ def request_of(job: PendingJob, partitions: tuple[Partition, ...]) -> HookReques
             for p in partitions
             if p.name in asked
         ),
-        time_limit=own if mark is None or mark.own is None else mark.own_min,
+        time_limit=job.own_min(partitions),
         time_min=minutes(row["MinTime"]) or None,
         min_nodes=whole(row["NumNodes"].partition("-")[0]) or None,
         num_tasks=whole(row["NumTasks"]) or None,
@@ -408,10 +447,10 @@ def _placing(job: PendingJob, answer: HookAnswer, partitions: Sequence[Partition
     return None if answer.gres else " ".join(words)
 
 
-def _decided(job: PendingJob, answer: HookAnswer) -> list[str]:
+def _decided(job: PendingJob, answer: HookAnswer, own_min: float | None) -> list[str]:
     """What a decision changes of a job, never a limit that may be its user's."""
-    words, mark = [], job.mark
-    if answer.time_limit and mark is not None and (mark.own == "none" or job.is_ours):
+    words = []
+    if answer.time_limit and own_min is None:
         words.append(f"TimeLimit={answer.time_limit}")
     if answer.time_min and not minutes(job.row["MinTime"]) and not job.is_ours:
         words.append(f"TimeMin={answer.time_min}")

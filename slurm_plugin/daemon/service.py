@@ -234,7 +234,8 @@ class SlurmDaemon:
             **found.words,
             "id": name,
         }
-        level = logging.INFO if found.ending is Ending.DECIDED else logging.WARNING
+        usual = found.ending in (Ending.DECIDED, Ending.FINISHED_LATE)
+        level = logging.INFO if usual else logging.WARNING
         _events.log(
             level, "decision", **{name: value for name, value in said.items() if value != ""}
         )

@@ -16,6 +16,7 @@ from profiles.roots import HOME_VARIABLE
 from ..cluster import Cluster
 from ..config import SlurmPolicy
 from ..errors import InstallError, PolicyError, SlurmError, SourceError
+from ..nodes import gpu_of
 from ..order import order_field
 from ..order import warnings as order_warnings
 from ..protocol import HookAnswer, HookRequest, ask
@@ -59,6 +60,7 @@ def _checks(
     yield "the predictor is of these tables", lambda: predictor_in_use(options, site)
     yield "the daemon answers in time", lambda: _answer(policy)
     yield "slurmctld has the plugin loaded", lambda: _loaded(site)
+    yield "the GPUs of the nodes are known", lambda: _gpus(policy, site)
     yield "sbatch shows our line", lambda: _submitted(site, policy)
     if policy.order.mode != "off":
         yield "the scheduler heeds the order", lambda: _order(policy, site)
@@ -116,6 +118,18 @@ def _loaded(site: SlurmSite) -> str:
             "or restart slurmctld"
         )
     return ",".join(site.running)
+
+
+def _gpus(policy: SlurmPolicy, site: SlurmSite) -> str:
+    """What each GRES type is taken for; raises InstallError naming those that nobody knows."""
+    known, unknown = dict[str, None](), dict[str, None]()
+    for node in SlurmSource(Commands.of(policy.slurm, site.conf)).nodes():
+        for gres in node.gpus:
+            gpu, name = gpu_of(node, gres, policy.hardware), gres.type or f"gpu of {node.name}"
+            (unknown if gpu is None else known)[f"{name} is {gpu.name}" if gpu else name] = None
+    if unknown:
+        raise InstallError(f"{', '.join(unknown)}: say what they are in hardware.gpu_types")
+    return ", ".join(known) or "there are none"
 
 
 def _order(policy: SlurmPolicy, site: SlurmSite) -> str:

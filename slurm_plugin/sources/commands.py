@@ -10,7 +10,6 @@ import select
 import shlex
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -109,7 +108,7 @@ class Commands:
         """
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         program = self._program(argv[0])
-        with tempfile.TemporaryFile() as errors:
+        with open(os.memfd_create("errors"), "w+b") as errors:  # no disk that may be full
             try:
                 process = subprocess.Popen(
                     [program, *argv[1:]],

@@ -6,10 +6,12 @@ import os
 import resource
 import shutil
 import signal
+import sqlite3
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from history_runs import run_number
@@ -162,5 +164,15 @@ def test_a_place_that_cannot_be_one_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(HistoryError, match="cannot be made"):
         History.open(str(tmp_path / "file" / "h.sqlite"))
-    with pytest.raises(HistoryError, match="unable to open database file"):
+    with pytest.raises(HistoryError, match="unable to open database file; it belongs to another"):
         History.open(str(tmp_path))
+
+
+def test_a_disk_that_is_full_from_the_start_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = sqlite3.OperationalError("database or disk is full")
+    monkeypatch.setattr(sqlite3, "connect", Mock(side_effect=full))
+    with pytest.raises(HistoryError, match="cannot be made: database or disk is full"):
+        History.open(str(tmp_path / "h.sqlite"))
+    assert list(tmp_path.iterdir()) == []

@@ -144,7 +144,7 @@ def test_the_commands_of_the_group_are_listed(run: Run) -> None:
     names = [
         line.split()[0] for line in text.splitlines() if line.startswith("  ") and line[2] != " "
     ]
-    assert {"daemon", "decide", "nodes"} <= set(names)
+    assert {"daemon", "decide", "eta"} <= set(names)
 
 
 def test_an_unknown_command_is_refused(run: Run) -> None:
@@ -301,5 +301,5 @@ print(names._by_pairs.cache_info().currsize, "predictor.graphs.families.voices" 
     assert done.stdout.split() == ["1", "True"]
 
 
-def test_nodes_without_slurm_say_which_command_failed(run: Run, policy: Path) -> None:
-    assert "scontrol" in run("slurm", "nodes", "--config", str(policy), code=2).stderr
+def test_without_slurm_the_command_that_failed_is_named(run: Run, policy: Path) -> None:
+    assert "scontrol" in run("slurm", "eta", "--config", str(policy), code=2).stderr

@@ -14,6 +14,7 @@ import os, signal, sys, time
 from pathlib import Path
 from slurm_plugin.cli import daemon
 daemon.BETWEEN_CRASHES_S = 0.0
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 lives = Path(sys.argv[1])
 def serve():
     with lives.open("a") as file:

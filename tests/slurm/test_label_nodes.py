@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -11,9 +12,12 @@ from profiles.gpus import find_gpu, gpus
 from slurm_plugin.cli import nodes as gpu_nodes
 from slurm_plugin.cli.nodes import NodeGpu, NvmlNode, label, label_nodes, lines, type_name
 from slurm_plugin.cluster import GpuGres, SlurmNode
-from slurm_plugin.config import SlurmHardware, SlurmPlacement
+from slurm_plugin.config import SlurmHardware, SlurmPlacement, SlurmPolicy
 from slurm_plugin.errors import InstallError
+from slurm_plugin.install import checks
+from slurm_plugin.install.site import SlurmSite
 from slurm_plugin.nodes import gpu_of
+from slurm_plugin.sources.text import SlurmSource
 
 NAMES = {str(key): name for key, name in SlurmPlacement().features.items()}
 
@@ -181,3 +185,14 @@ def test_the_command_prints_the_lines_of_this_node(monkeypatch: pytest.MonkeyPat
 def test_the_shortest_clear_name_becomes_the_type() -> None:
     assert type_name(find_gpu("NVIDIA A100-SXM4-80GB")) == "a100"
     assert type_name(find_gpu("NVIDIA A100-SXM4-40GB")) != "a100"
+
+
+def test_check_names_the_gpus_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(*types: str) -> str:
+        nodes = [SlurmNode(name="n1", gpus=tuple(GpuGres(type_, 4) for type_ in types))]
+        monkeypatch.setattr(SlurmSource, "nodes", lambda _: nodes)
+        return checks._gpus(SlurmPolicy(), SlurmSite(conf=Path("slurm.conf"), text=""))
+
+    assert check("a100", "v100").startswith("a100 is a100-sxm4")
+    with pytest.raises(InstallError, match=r"^abacus: say what they are in hardware.gpu_types$"):
+        check("a100", "abacus")

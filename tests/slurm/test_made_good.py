@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,6 +16,7 @@ from slurm_plugin.cluster import Cluster
 from slurm_plugin.config import SlurmPolicy, policy_of
 from slurm_plugin.daemon import reconcile
 from slurm_plugin.daemon.reconcile import FIELDS, PIECE, Reconciler
+from slurm_plugin.errors import SourceError
 from slurm_plugin.mark import MARK_HEAD, JobMark
 from slurm_plugin.order import BASE
 from slurm_plugin.protocol import HookAnswer, HookRequest, parse_request
@@ -208,3 +210,34 @@ def test_a_late_job_is_decided_by_the_nodes_it_names(site: Site) -> None:
     site.look(DECIDED, cluster())
     (asked,) = site.asked
     assert (asked.req_nodes, asked.prefer, asked.exc_nodes) == ("p1", "own", "a[1-2]")
+
+
+def test_of_a_job_that_started_before_it_was_decided_the_estimate_is_written_alone(
+    site: Site,
+) -> None:
+    late = JobMark(later="hook", own="none", soft=25, cap=60.0).text()
+    decided = replace(DECIDED, features="tensorcore", delay=600)
+    site.rows = [job(1, admin_comment=late, State="RUNNING")]
+    site.places = {"1": 0}
+    kept = JobMark(own="none", soft=25, cap=60.0).text()  # no limit, and what it started with
+    assert site.look(decided, view(), **APPLY) == [f'update JobId=1 AdminComment="{kept}"']
+    site.fed.clear()
+    site.rows = [job(1, admin_comment=kept, State="RUNNING"), job(2, State="RUNNING")]
+    assert site.look(decided, view(), **APPLY) == []
+
+
+def test_no_job_is_decided_by_a_script_that_a_full_disk_cuts_off(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = shutil.disk_usage("/")._replace(free=0)
+    monkeypatch.setattr(reconcile.shutil, "disk_usage", lambda _: full)
+    site.rows = [job(1, admin_comment=LATER, BatchFlag="1")]
+    with pytest.raises(SourceError, match="scripts cannot be kept"):
+        site.look(DECIDED, view())
+    assert site.asked == []
+
+
+def test_a_limit_that_was_set_after_the_submit_is_its_users_and_stays(site: Site) -> None:
+    site.rows = [job(1, admin_comment=LATER, TimeLimit="7:00")]
+    assert [line for line in site.look(DECIDED, view()) if "TimeLimit" in line] == []
+    assert [asked.time_limit for asked in site.asked] == [7.0]

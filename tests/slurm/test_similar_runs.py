@@ -50,7 +50,7 @@ def test_a_job_nothing_is_known_of_gets_what_similar_runs_took(decide: Any) -> N
     answer = decide(SIMULATION, history_mode="fill")
     assert answer.time_limit * 60 >= TOOK_S
     assert answer.time_limit % 5 == 0
-    assert "similar to 60 of your runs: 1 h 58 min expected (95 %: 1 h 58 min)" in answer.message
+    assert "similar to 60 of your runs: 1 h 57 min expected (95 %: 1 h 58 min)" in answer.message
     mark = parse_mark(answer.admin_comment)
     assert mark is not None
     assert (mark.limit, mark.p50_s) == (answer.time_limit, None)

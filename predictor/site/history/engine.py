@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import sqlalchemy as sa
@@ -233,23 +233,18 @@ def _make_file(url: sa.URL, *, create: bool) -> None:
         raise HistoryError(f"history {shown(url)}: there is no file {path}: {begin}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(mkdtemp(prefix=DRAFT_PREFIX, dir=path.parent))
-    except OSError as error:
+        with TemporaryDirectory(prefix=DRAFT_PREFIX, dir=path.parent) as draft:
+            new = Path(draft) / path.name
+            os.close(os.open(new, os.O_CREAT | os.O_EXCL, FILE_MODE))
+            with closing(sqlite3.connect(new)) as connection:  # before its first page is written
+                connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+                connection.execute("PRAGMA journal_mode=WAL")
+            engine = engine_of(url.set(database=str(new)))
+            try:
+                _bring_to_head(engine, create=True)
+            finally:
+                engine.dispose()
+            with suppress(FileExistsError):  # another program was first, with the same
+                path.hardlink_to(new)
+    except (OSError, sqlite3.Error) as error:
         raise HistoryError(f"history {shown(url)} cannot be made: {error}") from None
-    new = draft / path.name
-    try:
-        os.close(os.open(new, os.O_CREAT | os.O_EXCL, FILE_MODE))
-        with closing(sqlite3.connect(new)) as connection:  # before its first page is written
-            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
-            connection.execute("PRAGMA journal_mode=WAL")
-        engine = engine_of(url.set(database=str(new)))
-        try:
-            _bring_to_head(engine, create=True)
-        finally:
-            engine.dispose()
-        with suppress(FileExistsError):  # another program was first, with the same
-            path.hardlink_to(new)
-    finally:
-        for left in draft.iterdir():
-            left.unlink()
-        draft.rmdir()

@@ -19,7 +19,7 @@ from ...units import count, duration
 from .memory import SimilarRuns, SiteMemory
 from .past_runs import RunEnd
 from .request import OWN, SAME_JOB, JobRequest, Similarity
-from .run_times import LEVELS, Floats, RunTimes
+from .run_times import LEVELS, TOLD_LEVEL, Floats, RunTimes
 
 PHYSICS_LEVELS = (0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95)
 KEPT = 4096
@@ -98,8 +98,9 @@ TOLD_SHARE = 0.05
 class Estimate:
     """The run time of a job, from its start to its end however it ends, in seconds.
 
-    ``expected_s`` is the mean, ``limit_s`` the limit its user asked for. ``similar`` are the runs
-    it rests on, the most telling first, and ``physics`` is what physics said, empty for nothing.
+    ``expected_s`` is the mean, where runs beyond the 95 % quantile, or guesses at such, count as
+    that long; ``limit_s`` is the limit its user asked for. ``similar`` are the runs it rests on,
+    the most telling first, and ``physics`` is what physics said, empty for nothing.
     ``long_limit_s`` is what one in twenty of the site's latest limits exceeds, else run times.
     """
 
@@ -180,14 +181,16 @@ def estimate_job(
                 f"physics: {of.model} takes {duration(prediction.total_s)} on {of.gpus} {of.gpu} "
                 f"({found.physics_share:.0%} of the answer, {why})"
             )
+    read_at = memory.coverage.levels()
+    upper_s = found.times.quantile_s(read_at[LEVELS.index(TOLD_LEVEL)])
     return Estimate(
-        expected_s=found.times.mean_s(),
+        expected_s=found.times.mean_s(upper_s),
         limit_s=job.limit_s,
         has_user=bool(job.user),
         similar=found.similar,
         physics=words,
         times=found.times,
-        read_at=memory.coverage.levels(),
+        read_at=read_at,
         long_limit_s=memory.long_limit_s,
     )
 

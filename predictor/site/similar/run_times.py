@@ -52,9 +52,10 @@ class RunTimes:
         ln_s = float(self.ln_s[min(at, len(self.ln_s) - 1)]) + ALIKE * max(2 * level - 1, 0.0)
         return exp(min(ln_s, float(self.ln_s[-1])) + _TIE)  # never rounded down
 
-    def mean_s(self) -> float:
-        """The expected run time."""
-        return float(np.exp(self.ln_s) @ np.ediff1d(self.cumulative, to_begin=self.cumulative[0]))
+    def mean_s(self, most_s: float) -> float:
+        """The expected run time, where what runs longer than ``most_s`` counts as that long."""
+        run_s = np.minimum(np.exp(self.ln_s), most_s)
+        return float(run_s[-1] - self.cumulative[:-1] @ (run_s[1:] - run_s[:-1]))
 
     def share_below(self, ln_s: float) -> float:
         """The share of jobs that run less long: the highest level whose quantile is too short."""

@@ -60,16 +60,3 @@ def test_a_job_of_any_gpu_type_gets_the_limit_of_the_slowest_that_fits(command: 
         raise AssertionError(told)
 
     assert limit("gpu:1") > limit("gpu:a100:1") >= 1
-
-
-def test_the_nodes_are_listed_with_what_they_are_taken_for(
-    here: SlurmCluster, command: Command
-) -> None:
-    rows = json.loads(command("nodes", "--format", "json"))
-    with_gpus = {row["node"]: row for row in rows if row["gpus"]}
-    assert {node.name for node in here.bench.nodes} == {row["node"] for row in rows}
-    assert {bool(row["gpu"]) for row in with_gpus.values()} == {True}
-    natively = {row["gpu"].split("-")[0]: row["natively"] for row in with_gpus.values()}
-    assert natively["p100"] == []
-    assert natively["v100"] == ["tensor_core"]
-    assert "bf16" in natively["a100"]
