@@ -161,6 +161,20 @@ _SEGFORMER = {
     "segformer-b5": ((64, 128, 320, 512), (3, 6, 40, 3), 768),
 }
 _DETR = {"detr-resnet-50": "resnet50", "detr-resnet-101": "resnet101"}
+# RT-DETR: blocks of the backbone, layers of the decoder, width of the encoder, its expansion.
+_RTDETR = {
+    "rtdetr_r18vd": ((2, 2, 2, 2), 3, 256, 0.5),
+    "rtdetr_r34vd": ((3, 4, 6, 3), 4, 256, 0.5),
+    "rtdetr_r50vd": ((3, 4, 6, 3), 6, 256, 1.0),
+    "rtdetr_r101vd": ((3, 4, 23, 3), 6, 384, 1.0),
+}
+# Segment Anything: width, layers, heads, layers that attend to the whole image.
+_SAM = {
+    "sam-vit-base": (768, 12, 12, (2, 5, 8, 11)),
+    "sam-vit-large": (1024, 24, 16, (5, 11, 17, 23)),
+    "sam-vit-huge": (1280, 32, 16, (7, 15, 23, 31)),
+}
+_PARAKEET = {"parakeet-ctc-0.6b": 24, "parakeet-ctc-1.1b": 42}  # layers
 # ModernBERT: width, width of the GeGLU, layers, heads.
 _MODERNBERT = {
     "ModernBERT-base": (768, 1152, 22, 12),
@@ -174,6 +188,14 @@ def _transformers(model: str, arguments: Mapping[str, Any]) -> Network:
         return _segformer(library, model)
     if model in _DETR:
         return _detr(library, model)
+    if model in _RTDETR:
+        return _rtdetr(library, model)
+    if model == "deformable-detr":
+        return _deformable_detr(library)
+    if model in _SAM:
+        return _sam(library, model)
+    if model in _PARAKEET:
+        return _parakeet(library, model)
     if model in _CLIP:
         return _clip(library, model)
     if model in _WHISPER:
@@ -396,6 +418,89 @@ def _detr(library: Any, model: str) -> Network:
         return _Boxes(library.DetrForObjectDetection(config))
 
     return Network(make, lambda batch, side: pixels(batch, side, "pixel_values"), 928)
+
+
+def _rtdetr(library: Any, model: str) -> Network:
+    blocks, layers, width, expansion = _RTDETR[model]
+    small = expansion < 1
+    widths = [64, 128, 256, 512] if small else [256, 512, 1024, 2048]
+    backbone = library.RTDetrResNetConfig(
+        depths=list(blocks),
+        hidden_sizes=widths,
+        layer_type="basic" if small else "bottleneck",
+        out_features=["stage2", "stage3", "stage4"],
+    )
+    config = library.RTDetrConfig(
+        backbone_config=backbone,
+        encoder_in_channels=widths[1:],
+        encoder_hidden_dim=width,
+        encoder_ffn_dim=2048 if width == 384 else 1024,
+        decoder_in_channels=[width] * 3,
+        hidden_expansion=expansion,
+        decoder_layers=layers,
+        num_labels=80,
+    )
+
+    def make(_: int) -> torch.nn.Module:
+        return _Boxes(library.RTDetrForObjectDetection(config))
+
+    return Network(make, lambda batch, side: pixels(batch, side, "pixel_values"), 640)
+
+
+def _deformable_detr(library: Any) -> Network:
+    backbone = library.ResNetConfig(out_features=["stage2", "stage3", "stage4"])
+    config = library.DeformableDetrConfig(
+        backbone_config=backbone, num_labels=91, auxiliary_loss=True
+    )
+
+    def make(_: int) -> torch.nn.Module:
+        return _Boxes(library.DeformableDetrForObjectDetection(config))
+
+    return Network(make, lambda batch, side: pixels(batch, side, "pixel_values"), 928)
+
+
+def _sam(library: Any, model: str) -> Network:
+    width, layers, heads, whole = _SAM[model]
+    vision = {
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "global_attn_indexes": list(whole),
+        "mlp_dim": 4 * width,
+    }
+    config = library.SamConfig(vision_config=vision)
+
+    def make(_: int) -> torch.nn.Module:
+        return _Promptable(library.SamModel(config))
+
+    def inputs(batch: int, side: int) -> Mapping[str, torch.Tensor]:
+        points = {"input_points": torch.empty(batch, 1, 1, 2)}
+        return pixels(batch, side, "pixel_values") | points
+
+    return Network(make, inputs, 1024)
+
+
+class _Promptable(_Around):
+    """Masks and their quality for one point an image."""
+
+    def forward(self, **inputs: torch.Tensor) -> list[torch.Tensor]:
+        """What the losses are taken of."""
+        found: Any = self.inner(**inputs)
+        return [found.pred_masks, found.iou_scores]
+
+
+def _parakeet(library: Any, model: str) -> Network:
+    config = library.ParakeetCTCConfig(
+        encoder_config={"num_hidden_layers": _PARAKEET[model], "layerdrop": 0.0}
+    )
+
+    def make(_: int) -> torch.nn.Module:
+        return _Logits(library.ParakeetForCTC(config))
+
+    def inputs(batch: int, frames: int) -> Mapping[str, torch.Tensor]:
+        return {"input_features": torch.empty(batch, frames, 80)}
+
+    return Network(make, inputs, 1504)
 
 
 class _Boxes(_Around):

@@ -27,7 +27,7 @@ from .measurement import Measurement, Unreadable, shipped
 from .residual.features import Features, features, without_precision
 from .residual.kernel import Floats, Hyperparameters
 from .residual.model import FittedResidual, HyperparameterSets, fit_residual
-from .residual.novelty import Tier, source_weights
+from .residual.novelty import Tier, alike
 
 HYPERPARAMETERS = Path(profiles.__file__).parent / "hyperparameters.json"
 
@@ -149,12 +149,13 @@ def calibrate_held_out(
 ) -> Intervals:
     """Intervals of every tier from the held-out errors of ``used`` rows (default: all).
 
-    New sites: each source counts alike, however many rows it has.
+    Of new sites each source counts alike, however many rows it has, and so each model of new ones.
     """
     at = np.flatnonzero(np.ones(len(y), dtype=bool) if used is None else used)
     errors = {
         tier.value: (y[at] - held.mean[at], held.deviation[at])
         for tier, held in fitted.held_out.items()
     }
-    weights = source_weights(fitted.residual.known.table.take(at))
-    return calibrate(errors, {Tier.SITE: weights})
+    table = fitted.residual.known.table.take(at)
+    alone = {Tier.SITE: "source", Tier.MODEL: "model"}
+    return calibrate(errors, {tier: alike(table, name) for tier, name in alone.items()})

@@ -222,13 +222,14 @@ def coverages(v: Validator) -> Iterator[IntervalCoverage]:
     """IntervalCoverage of intervals calibrated without the rows they are checked on (2 halves).
 
     What a tier leaves out together stays in one half: the errors of one model or one source are
-    alike, so rows of it on both sides would flatter.
+    alike, so rows of it on both sides would flatter. One half alone would be chance.
     """
     for tier, held in v.residual.held_out.items():
-        half = halves(v, tier)
-        fits = [(calibrate_held_out(v.residual, v.y, side), ~side) for side in (half, ~half)]
+        sides = [s for n in range(DRAWS) for h in [halves(v, tier, n)] for s in (h, ~h)]
+        fits = [(calibrate_held_out(v.residual, v.y, side), ~side) for side in sides]
         for level in (0.9, 0.95, 0.99):
-            yield _coverage(tier.value, tier, level, v.y, held, fits)
+            found = _coverage(tier.value, tier, level, v.y, held, fits)
+            yield replace(found, n=found.n // DRAWS)
 
 
 def _coverage(
@@ -251,12 +252,12 @@ def _coverage(
     return IntervalCoverage(scope, level, float(inside.mean()), width, len(inside))
 
 
-def halves(v: Validator, tier: Tier) -> Mask:
+def halves(v: Validator, tier: Tier, draw: int = 0) -> Mask:
     """Mask of about half of the rows: whole groups of a tier, so far as they fit."""
     members = groups(v.table, GROUPS[tier]) if tier in GROUPS else random_folds(len(v.y), len(v.y))
-    order = np.random.default_rng(v.seed + 1).permutation(len(members))
+    order = np.random.default_rng(v.seed + draw).permutation(len(members))
     half = np.zeros(len(v.y), dtype=bool)
-    for i in sorted(order, key=lambda i: -len(members[i])):
+    for i in order:
         if half.sum() * 2 + len(members[i]) <= len(v.y):
             half[members[i]] = True
     return half

@@ -41,6 +41,7 @@ class Workload:
     adapts_all: bool = False
     frozen: bool = False
     grouped_experts: bool = False
+    scores_every_token: bool = False
 
     @property
     def image(self) -> tuple[int, ...]:

@@ -64,6 +64,7 @@ class Software:
     compiled: bool = False
     fused_kernels: bool = False
     spells_out: bool = False
+    scores_every_token: bool = False
     captured: bool = False
     tf32_products: bool = False
     tf32_convolutions: bool = False

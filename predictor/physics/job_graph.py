@@ -96,8 +96,7 @@ def job_operators(job: TrainingJob, graph: Graph) -> tuple[TypedOperator, ...]:
 @lru_cache(maxsize=16)
 def _typed(graph: Graph, precision: Precision, gpu: str) -> tuple[TypedOperator, ...]:
     """The operators of a graph in their formats; kept for a job and what it could be instead."""
-    hardware = find_gpu(gpu)
-    return autocast(graph, precision, hardware)
+    return autocast(graph, precision, find_gpu(gpu))
 
 
 def _stored(job: TrainingJob, typed: tuple[TypedOperator, ...]) -> tuple[TypedOperator, ...]:
@@ -141,6 +140,7 @@ def workload(job: TrainingJob, entry: ModelEntry) -> Workload:
         expert_parallel=job.expert_parallel,
         expert_tensor_parallel=job.expert_split,
         grouped_experts=job.software.grouped_experts,
+        scores_every_token=job.software.scores_every_token,
         adapter_rank=job.software.rank,
         base_bits=job.software.base_bits or 0,
         joint_adapters=job.framework in LOW_WEIGHTS,

@@ -130,6 +130,24 @@ class TestColumnSums:
         assert norm_gradients(old) == norm_gradients(new)
 
 
+@pytest.mark.parametrize(
+    ("software", "every"),
+    [
+        ({}, True),
+        ({"framework": "tensorflow1"}, False),
+        ({"options": "unpad=on"}, False),
+        ({"framework": "pytorch 1.7", "source": "deeplearningexamples"}, True),
+        ({"framework": "pytorch 1.10", "source": "deeplearningexamples"}, False),
+    ],
+)
+def test_bert_of_pytorch_scores_every_token(software: dict[str, str], every: bool) -> None:
+    job = RESNET.but(model="bert-base", seq_len=128, batch_size=4, **software)
+    found = [t.operator.dims for t in operators(job) if t.operator.kind is Kind.GEMM]
+    scores = [dims for dims in found if 30522 in dims]
+    assert scores
+    assert all((4 * 128 in dims) == every for dims in scores)
+
+
 class TestFusion:
     @pytest.mark.parametrize("option", ["xla=on", "compile=on"])
     def test_a_compiler_takes_traffic_away(self, option: str) -> None:

@@ -84,7 +84,10 @@ def test_of_unequal_layers_no_more_is_gathered_than_one_of_each_kind(model: str)
         ({"options": "zero=0"}, "ddp"),
         ({"options": "zero=1"}, "zero1"),
         ({"gpus": 1, "gpus_per_node": 1}, None),
-        ({"framework": "megatron-lm"}, None),
+        ({"framework": "megatron-lm"}, "zero1"),
+        ({"framework": "megatron-lm", "model": "gpt2"}, None),
+        ({"framework": "nemo", "model": "gpt2"}, "zero1"),
+        ({"framework": "nemo", "sharding": "ddp"}, "ddp"),
         ({"model": "gpt2"}, None),
         (
             {"model": "resnet50", "seq_len": None, "batch_size": 4096},

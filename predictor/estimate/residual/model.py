@@ -24,10 +24,10 @@ from .novelty import (
     PhysicsShare,
     ShareCosts,
     Tier,
+    alike,
     elsewhere,
     groups,
     random_folds,
-    source_weights,
 )
 from .process import Conditioned, GaussianProcess, Posterior, alpha_without, leave_out
 from .spread import Spread
@@ -247,7 +247,7 @@ def fit_residual(
             mean = errors.predictions(table.column("model"))
         deviation = found.deviation
         if tier is Tier.SITE:
-            misses, weights = np.abs(targets - mean) / deviation, source_weights(table)
+            misses, weights = np.abs(targets - mean) / deviation, alike(table, "source")
             spread = Spread.learn(table, misses, weights)
             for part in parts if len(parts) > 1 else ():
                 others = np.setdiff1d(np.arange(len(table)), part)

@@ -80,10 +80,10 @@ def groups(table: EncodedRows, key: Sequence[str]) -> list[Rows]:
     return np.split(order, np.flatnonzero(np.diff(code[order])) + 1)
 
 
-def source_weights(table: EncodedRows) -> Floats:
-    """What each row counts for where each source counts alike, (n,)."""
-    source = table.column("source")
-    return np.asarray(1 / np.bincount(source)[source])
+def alike(table: EncodedRows, name: str) -> Floats:
+    """What each row counts for where each value of a column counts alike, (n,)."""
+    value = table.column(name)
+    return np.asarray(1 / np.bincount(value)[value])
 
 
 def random_folds(n: int, folds: int, seed: int = 0) -> list[Rows]:

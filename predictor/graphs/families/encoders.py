@@ -48,7 +48,8 @@ def bert(
     if head != "pretrain":
         _task_head(b, hidden, seq, head, classes)
         return
-    masked = seq if all_positions else predictions or ceil(PREDICTIONS_PER_TOKEN * seq)
+    every = all_positions or b.work.scores_every_token
+    masked = seq if every else predictions or ceil(PREDICTIONS_PER_TOKEN * seq)
     _masked_language_head(b, hidden, hidden, table, masked)
     if next_sentence:
         _pooled_classifier(b, hidden, 2)

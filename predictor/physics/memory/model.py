@@ -81,22 +81,26 @@ def memory_of(job: TrainingJob) -> Memory:
 # their runs need 1.1 of the memory they had.
 TRAINERS = frozenset({"pytorch", "llm-foundry", "jax"})
 SWITCHED = frozenset({"gpt", "transformer", "vision-transformer", "generative"})
+# How state is shared where nothing is said of it and no GPU holds it; by NeMo's recipes in any case
+# (distributed_fused_adam, use_distributed_optimizer).
+SHARED = dict.fromkeys(TRAINERS, "fsdp") | {"megatron": "zero1", "nemo": "zero1"}
 # Of the memory there is: twice the mean error of these rules (12 %) stays for doubt.
 SURELY_TOO_MUCH = 1.25
 
 
 @lru_cache(maxsize=4096)
 def as_it_runs(job: TrainingJob) -> TrainingJob:
-    """A job that cannot run as it is stated, as it can: leaner, or fully sharded.
+    """A job that cannot run as it is stated, as it can: leaner, or sharded.
 
-    The latter where nothing is said of sharding, and states are most of what is too much.
+    The latter where nothing is said of sharding, and states are most of what is too much, or all
+    of it where these rules say too much.
     """
-    leaner, have = _leaner(job), job.hardware.memory_bytes
-    if job.sharding is not None or job.data_parallel == 1 or job.framework not in TRAINERS:
+    leaner, have, way = _leaner(job), job.hardware.memory_bytes, SHARED.get(job.framework)
+    if job.sharding is not None or job.data_parallel == 1 or way is None:
         return leaner
-    found = memory_of(leaner)
-    if found.total_bytes > have and found.states_bytes > have / 2:
-        return _leaner(job.but(sharding="fsdp"))
+    found, most = memory_of(leaner), have / 2 if job.framework in TRAINERS else have
+    if job.framework == "nemo" or (found.total_bytes > have and found.states_bytes > most):
+        return _leaner(job.but(sharding=way))
     return leaner
 
 
@@ -144,7 +148,7 @@ def _of_account(
         storage,
         rule_of(job, entry),
         account,
-        _weights(job, account, layers, stage),
+        account.parts.stage_weights(stage, layer_shares(job, layers)[stage], job.pipeline_parallel),
         expert_share(job, entry),
     )
     workspace = peak + CUBLAS_WORKSPACE_BYTES[job.hardware.compute_capability[0] >= HOPPER]
@@ -188,12 +192,6 @@ def account_for(job: TrainingJob, entry: ModelEntry, storage: Storage) -> Accoun
 def _checkpointing(job: TrainingJob) -> Checkpointing:
     recompute = recompute_of(job)
     return Checkpointing(recompute is Recompute.LAYERS, recompute is Recompute.ATTENTION)
-
-
-def _weights(job: TrainingJob, account: Account, layers: int, stage: int) -> float:
-    """Weights of one stage: its layers, the embedding on the first, the head on the last."""
-    share = layer_shares(job, layers)[stage]
-    return account.parts.stage_weights(stage, share, job.pipeline_parallel)
 
 
 def _activations(
