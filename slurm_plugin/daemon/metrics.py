@@ -3,50 +3,32 @@
 from __future__ import annotations
 
 import logging
-import socket
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from ipaddress import ip_address
-from pathlib import Path
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, make_wsgi_app, start_http_server
-from prometheus_client.exposition import ThreadingWSGIServer
+from prometheus_client import CollectorRegistry, start_http_server
 
 from predictor.service.metrics import ServiceMetrics
 
-from .connection import Closing, ListenError, bound, check_directory
+from .connection import Closing, ListenError
 from .decider_child import ChildAnswer, Ending
 from .views import Snapshots
 
-UNIX = "unix:"
-GROUP = 0o660  # for a scraper in our group
 _log = logging.getLogger(__name__)
 
 
 class MetricsServer:
-    """Serves a registry on ``host:port`` or ``unix:/path``, in threads of its own.
+    """Serves a registry on ``host:port``, in threads of its own.
 
     Raises ListenError. A host that is not the loopback is served with a warning in the log.
     """
 
     def __init__(self, address: str, registry: CollectorRegistry) -> None:
-        self._path = Path(address.removeprefix(UNIX)) if address.startswith(UNIX) else None
-        if self._path is not None:
-            check_directory(self._path.parent)
-            self._server: WSGIServer = _UnixServer(bound(self._path, GROUP))
-            self._server.set_app(make_wsgi_app(registry))
-            serve = self._server.serve_forever
-            self._thread = threading.Thread(target=serve, name="metrics", daemon=True)
-            self._thread.start()
-            return
         host, colon, port = address.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
         if not (colon and host and port.isdecimal() and int(port) < 2**16):
-            raise ListenError(
-                f"invalid daemon.metrics={address!r}; expected host:port, unix:/path or null"
-            )
+            raise ListenError(f"invalid daemon.metrics={address!r}; expected host:port or null")
         local = host == "localhost"
         with suppress(ValueError):
             local = local or ip_address(host).is_loopback
@@ -63,29 +45,6 @@ class MetricsServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
-
-
-class _Quiet(WSGIRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing: scrapes are not events."""
-
-
-class _UnixServer(ThreadingWSGIServer):
-    """The same server on a socket that is there already."""
-
-    def __init__(self, listening: socket.socket) -> None:
-        super().__init__(("localhost", 0), _Quiet, bind_and_activate=False)
-        self.socket.close()
-        self.socket = listening
-        self.server_name, self.server_port = "localhost", 0
-        self.setup_environ()
-
-    def get_request(self) -> tuple[socket.socket, tuple[str, int]]:
-        """A request, with the address of a peer that has none."""
-        connected, _ = self.socket.accept()
-        return connected, ("local", 0)
 
 
 PREFIX = "precision_time_slurm"

@@ -21,6 +21,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from errno import ENOSPC
+from operator import itemgetter
 
 from predictor.identify.grammar import parse_text
 from predictor.site.history.cells import MIB, memory_bytes, whole
@@ -203,8 +204,8 @@ class Reconciler:
                 break
             piece = jobs[start : start + PIECE]
             scripts = self._scripts(commands, piece)
-            lines = [self._line(job, cluster, order, scripts) for job in piece]
-            updates = [line for line in lines if line is not None]
+            lines = [(job, self._line(job, cluster, order, scripts)) for job in piece]
+            updates = _unchanged(commands, [(job, line) for job, line in lines if line])
             self._write(commands, updates)
             written += len(updates)
 
@@ -345,6 +346,14 @@ class Reconciler:
             self._told(kind)
         _log.info("pending jobs made good: %d%s", len(updates), ", some refused" if status else "")
         self._stop.wait(BREATH_S)
+
+
+def _unchanged(commands: Commands, updates: Sequence[tuple[PendingJob, Update]]) -> list[Update]:
+    """Those of jobs that are as they were read: none has started, or got another limit, since."""
+    fields = "JobID,State,TimeLimit"
+    as_read = itemgetter(*fields.split(","))
+    now = set(map(as_read, table(commands, fields, "-t", "PENDING,RUNNING") if updates else ()))
+    return [update for job, update in updates if as_read(job.row) in now]
 
 
 def _feed(commands: Commands, updates: Iterable[Update]) -> int:

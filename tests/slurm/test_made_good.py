@@ -241,3 +241,13 @@ def test_a_limit_that_was_set_after_the_submit_is_its_users_and_stays(site: Site
     site.rows = [job(1, admin_comment=LATER, TimeLimit="7:00")]
     assert [line for line in site.look(DECIDED, view()) if "TimeLimit" in line] == []
     assert [asked.time_limit for asked in site.asked] == [7.0]
+
+
+def test_a_job_that_changed_while_it_was_decided_is_left_for_the_next_pass(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = [job(n, admin_comment=LATER, State="PENDING") for n in (1, 2, 3)]
+    changed = [read[0], read[1] | {"TimeLimit": "7:00"}, read[2] | {"State": "RUNNING"}]
+    looks = iter([read, changed])
+    monkeypatch.setattr(reconcile, "table", lambda *_: iter(next(looks)))
+    assert [line.split()[1] for line in site.look(DECIDED, view())] == ["JobId=1"]
