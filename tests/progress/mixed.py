@@ -419,17 +419,6 @@ def time_of_an_epoch_on_the_next_line(epoch_s: float = 54.5) -> Stream:
     return Stream(text="\n".join(lines), unit="epoch", rate_s=epoch_s, at=8)
 
 
-def epochs_told_by_their_steps(epoch_s: float = 84.0) -> Stream:
-    """The steps say how many epochs there are, the line at the end of each how long it took."""
-    text = "".join(
-        "".join(f"  epoch {e}/50  step {i}/33  loss=0.58{i}\n" for i in range(1, 34))
-        + f"Epoch {e} average loss: 0.6189  ({epoch_s}s)\n"
-        for e in range(1, 30)
-    )
-    left = 21 * epoch_s
-    return Stream(text=text, unit="epoch", rate_s=epoch_s, at=29, remaining_s=left)
-
-
 def time_left_beside_the_epoch(epoch_s: float = 9.0) -> Stream:
     minutes = [(200 - e) * epoch_s / 60 for e in range(1, 60)]
     text = "".join(
@@ -512,7 +501,6 @@ MIXED: dict[str, Callable[[], Stream]] = {
         dots_in_the_date,
         tested_after_each_epoch,
         time_of_an_epoch_on_the_next_line,
-        epochs_told_by_their_steps,
         time_left_beside_the_epoch,
         bare_counter_with_spaces,
         evaluated_by_the_same_words,

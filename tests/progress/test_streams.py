@@ -646,3 +646,34 @@ def test_the_first_of_two_numbers_may_be_the_day() -> None:
         f"{n // 24 + 2:02d}/04/2024 {n % 24:02d}:05:00 epoch {n} loss 0.{n}\n" for n in range(230)
     )
     assert read("".join(lines)).seconds_per_unit == pytest.approx(3600, rel=0.05)
+
+
+def test_patience_is_no_length_and_a_new_run_takes_its_own() -> None:
+    """Epochs without improvement are not counted; another run's lengths replace those before."""
+    lines = [f"Epoch [{n}]\nloss 0.{n}\nNo improvement for {n}/20 epochs\n" for n in range(1, 31)]
+    found = read("".join(lines))
+    assert (found.at, found.total, found.remaining_s) == (29, None, None)
+    run = "".join(f"2024-01-02 03:{n:02}:00 Start epoch {n}:\nloss 0.3\n" for n in range(1, 9))
+    later = run.replace(" 03:", " 04:")
+    found = read(f"num_epochs:        20\n{run}num_epochs:        15\n{later}")
+    assert (found.at, found.total, found.remaining_s) == (7, 15, 480)
+    assert read(f"num_epochs:  20\n{run}num_epochs:  15\n").at is None
+
+
+def test_a_line_of_another_day_begins_another_run() -> None:
+    """What is appended hours later, and counts nothing yet, ends the reading of the run before."""
+    run = "".join(f"2024-01-02 03:{n:02}:00 step {n * 100} loss 0.3\n" for n in range(1, 20))
+    assert read(run).at == 1900
+    assert read(run + "2024-01-03 09:00:00 loading data\n").at is None
+
+
+def test_the_time_of_a_batch_beside_a_count_of_samples_is_not_one_of_a_sample() -> None:
+    """The epochs' own time says otherwise."""
+    text = "".join(
+        "".join(
+            f"Epoch {e}[{i}/5011]: loss:0.2, batch time:0.3077\n" for i in (16, 1616, 3216, 4816)
+        )
+        + f"Epoch {e} training ends, total 99.13s\n"
+        for e in range(1, 8)
+    )
+    assert read(text).seconds_per_unit == pytest.approx(99.13 / 5011, rel=0.02)

@@ -181,8 +181,6 @@ def _words(text: str) -> Mark | None:
             step = counted
         elif counted["epoch"] and epoch is None:
             epoch = counted
-    if step and not step["total"] and known.LOSS_WORDS.search(text[: step.start()]):
-        step = None if known.BRACKETS.match(text) else step  # [100/5000] loss 0.2 batch 16
     taken = [m for m in (epoch, step) if m is not None]
     ratios = [
         m
@@ -228,7 +226,7 @@ def _series(before: str, counted: str, found: Mark) -> str:
     """The words before the counter and its kind: the same for lines of one statement."""
     words = " ".join(_LETTERS.findall(_DIGITS.sub("", before))[-6:])
     inner = "" if found.inner is None else found.unit + ("/" if found.inner.total else "")
-    epoch = "" if found.epoch is None else EPOCH
+    epoch = "" if found.epoch is None else EPOCH + ("/" if found.epoch.total else "")
     if found.bar is None:
         named = "".join(_LETTERS.findall(counted)[:1])
         return f"{words}|{named}|{epoch}|{inner}|{_SIGN.sub('', before)[-1:]}|"

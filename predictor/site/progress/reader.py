@@ -40,6 +40,7 @@ from .track import Headers, Rate, Track, epoch_track, paused_s, printed, step_tr
 
 _SURE = 0.8  # more tells no track from another
 _LONG_SILENCE, _SILENT_AGAIN = 150, 2  # lines without a counter; times the longest one before
+_AWAY_S = 3 * 3600.0  # between two stamped lines: another run writes on in the same file
 _NEAR_LINES = 3  # a stamp or a loss so near belongs to a counter
 _TRAINING_SHARE = 0.3
 _BACK_SHARE = 0.05  # of numbers that fall back
@@ -201,7 +202,7 @@ class _Output:
     ended: int = -1
     marked: int = -1
     lines: int = 0
-    begun: int = -1  # where a length is stated again after a counter: of another run
+    begun: int = -1  # where another run began: a length is stated again after a counter
     silent: set[str] = field(default_factory=set)  # lines that said nothing, digits apart
 
     def take_lengths(self, text: str, line: int = -1) -> bool:
@@ -212,8 +213,9 @@ class _Output:
         found = [(u, m["v"]) for u, length in known.LENGTHS.items() for m in length.finditer(text)]
         for unit, length in found:
             value = count_of(length)
-            if self.lengths[unit].get(value, line) < self.marked < line:
+            if max(self.lengths[unit].values(), default=line) < self.marked < line:
                 self.begun = line
+                self.lengths[unit].clear()
             self.lengths[unit][value] = line
         return bool(found)
 
@@ -238,6 +240,8 @@ class _Output:
             mark = mark_of(text, number)
             seen_s = clock_s(text) if mark is None else mark.clock_s
             if seen_s is not None:
+                if mark is None and stamp[0] >= 0 and seen_s - stamp[1] > _AWAY_S:
+                    self.begun = number
                 stamp = number, seen_s
             told = (mark is None or mark.inner is None) and self.take_lengths(text, number)
             loss = known.LOSS_WORDS.search(text)
@@ -370,10 +374,10 @@ def _kind(marks: Sequence[Mark], losses: Sequence[int]) -> str:
 def _training(names: Collection[str], output: _Output) -> ProgressReading:
     series = [_of_training(output.series[name]) for name in names]
     whole = [[m for m in marks if m.epoch and m.inner is None] for marks in series]
-    often = any(len(marks) > 1 for marks in whole)  # else a line of options beside them is one
-    headers = [m for ms in whole for m in ms if not m.fraction and (len(ms) > 1 or not often)]
+    headers = [m for marks in whole for m in marks if not m.fraction]
     headers.sort(key=lambda mark: mark.line)
-    headers = [m for m in headers if m.bar] or headers  # a print beside such a bar counts else
+    for clear in (lambda m: m.bar, lambda m: m.epoch.total):  # a print beside those counts else
+        headers = list(filter(clear, headers)) or headers
     fractions = [m for marks in whole for m in marks if m.fraction]
     told = output.first, output.lengths[EPOCH]
     epochs = Headers(headers)
@@ -381,17 +385,16 @@ def _training(names: Collection[str], output: _Output) -> ProgressReading:
     found += [epoch_track(marks, *told) for marks in (*whole, fractions)]
     tracks = [t for t in found if t is not None and (len(t.points) > 1 or t.last.bar)]
     if not tracks:  # an epoch that every line names says no more
-        still = any(len(marks) > 2 and marks[-1].epoch for marks in series)
+        still = any(len(ms) > 2 and (ms[-1].epoch or "/" in ms[-1].series) for ms in series)
         return ProgressReading(kind=ProgressKind.TRAINING) if still else NOTHING
     left = [t for t in tracks if not any(_follows(o, t) for o in tracks)]
     chosen = max(left, key=lambda track: _worth(track, output.lines))
     same = (t for t in tracks if t.unit == chosen.unit and _one_counter(chosen, t))
     total = chosen.total or next((t.total for t in same if t.total), None)
-    if total is None and chosen.unit == EPOCH:  # so may the steps of the epoch
-        each = ((t.at / n, t.total / n) for t in found if t and t.total and (n := t.per_epoch))
-        total = next((n for at, n in each if chosen.at <= at <= chosen.at + 1), None)
     others = [marks for name, marks in output.series.items() if name not in names]
-    return _reading(replace(chosen, total=total), output, others)
+    of_epochs = (t.rate() for t in tracks if t.unit == EPOCH and not t.last.bar)
+    epoch = next(filter(None, of_epochs), None)
+    return _reading(replace(chosen, total=total), output, others, epoch)
 
 
 def _of_training(marks: Sequence[Mark]) -> Sequence[Mark]:
@@ -412,31 +415,24 @@ def _of_training(marks: Sequence[Mark]) -> Sequence[Mark]:
 
 
 def _one_counter(track: Track, other: Track) -> bool:
-    """Whether they count the same: they stand alike, did while both were printed, or go alike."""
+    """Whether they count the same: they stand alike, or go alike."""
     if abs(track.at - other.at) <= max(2.0, 0.01 * track.at):
         return True
-    after = track.after(other.last.line)
-    if other.at < _COUNTED or not 0 < after < len(track.points):
+    if other.at < _COUNTED or (a := track.rate()) is None or (b := other.rate()) is None:
         return False
-    before, behind = (point.at for point in track.points[-after - 1 :][:2])
-    a, b = track.rate(), other.rate()
-    alike = a is not None and b is not None and 0.8 < a.typical_s / b.typical_s < 1.25
-    return alike or before - 1 <= other.at <= behind + 1
+    return 0.8 < a.typical_s / b.typical_s < 1.25
 
 
 def _follows(later: Track, track: Track) -> bool:
     """Whether a track was left behind: a phase that ended, a bar that was flushed now and then."""
-    after, bar = later.after(track.last.line), track.last.bar is not None
+    after = later.after(track.last.line)
     if after == 0 or later.unit != track.unit:  # epochs, more than one since the last step
         each = track.per_epoch or (track.total and later.total and track.total / later.total)
-        epochs = after > 1 and later.unit == EPOCH and bar
+        epochs = after > 1 and later.unit == EPOCH and track.last.bar
         return bool(epochs and each and later.at > track.at / each + 1)
     if after == len(later.points) > 2:
         return later.last.bar is None or later.last.metrics
-    if len(track.points) == 1 < len(later.points) and later.at > track.at:
-        return True
-    passed = later.at > track.at + max(2.0, 0.01 * track.at) and later.rate() is not None
-    return passed and bar and _one_counter(later, track)
+    return len(track.points) == 1 < len(later.points) and later.at > track.at
 
 
 def _worth(track: Track, lines: int) -> tuple[bool, bool, bool, bool, float, bool, float, float]:
@@ -455,7 +451,9 @@ def _worth(track: Track, lines: int) -> tuple[bool, bool, bool, bool, float, boo
     )
 
 
-def _reading(track: Track, output: _Output, others: Iterable[Sequence[Mark]]) -> ProgressReading:
+def _reading(
+    track: Track, output: _Output, others: Iterable[Sequence[Mark]], epoch: Rate | None
+) -> ProgressReading:
     gap = max((b.mark.line - a.mark.line for a, b in pairwise(track.points)), default=0)
     quiet = output.lines - output.marked  # where longer than ever, something else is going on
     stale = output.ended < output.marked and quiet > max(_LONG_SILENCE, _SILENT_AGAIN * gap)
@@ -463,12 +461,15 @@ def _reading(track: Track, output: _Output, others: Iterable[Sequence[Mark]]) ->
         return ProgressReading(kind=ProgressKind.TRAINING)
     began, unit = track.points[0].mark.line, track.unit
     loose = {u: [s for n, of, s in output.loose if n > began and of == u] for u in (unit, EPOCH)}
-    rate = track.rate() or printed(loose[unit])
-    rate = rate or printed([s / track.per_epoch for s in loose[EPOCH] if track.per_epoch])
+    epoch = epoch or printed(loose[EPOCH])
+    each_s = epoch.overall_s / track.per_epoch if epoch and track.per_epoch else 0.0
+    rate = track.rate() or printed(loose[unit]) or printed([each_s] if each_s else [])
     if rate is not None and track.per_epoch is not None and track.by_clock() is None:
         pause_s = sum(paused_s(marks, track) for marks in others)
-        rate = replace(rate, overall_s=rate.overall_s + pause_s)
-    at, total = track.at, track.total
+        if 0 < each_s < rate.typical_s / 2:  # that of a batch, where samples are counted
+            rate = printed([each_s]) or rate
+        rate = replace(rate, overall_s=max(rate.overall_s + pause_s, each_s))
+    at, total = track.at, track.total if (track.total or 0.0) >= track.at else None
     if total is None and track.per_epoch is None:
         steps = EPISODE if f"|{EPISODE}" in track.last.series.lower() else STEP
         steps = EPOCH if unit == EPOCH else steps
@@ -479,6 +480,7 @@ def _reading(track: Track, output: _Output, others: Iterable[Sequence[Mark]]) ->
     left_s = _remaining_s(track, at, total, rate, ended=output.ended >= track.last.line)
     if track.last.part and output.ended < track.last.line:
         total = left_s = None
+    rate = rate or (printed([left_s / (total - at)]) if left_s and total else None)
     return ProgressReading(
         kind=ProgressKind.TRAINING,
         unit=track.unit,

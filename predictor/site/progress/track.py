@@ -31,7 +31,6 @@ _FALL = 4.0
 _DONE = 0.9  # of its total: such a counter ended, and the next one counts another epoch
 _COARSE = 0.25  # of an epoch between two lines: it may be as much longer than the last one says
 _COARSE_ETA_S = 10.0
-_SHORT_S = 3.0  # whole seconds say little of shorter bars
 _MANY = 10  # durations that never get shorter are times since a begin
 
 
@@ -194,7 +193,8 @@ class Track:
         late = replace(self, points=self.points[-len(self.points) // 6 :])._by_times()
         if late and self.last.bar and abs(said.typical_s / late.typical_s - 1) < abs(ratio - 1) / 2:
             return replace(late, overall_s=late.typical_s + found.overall_s - found.typical_s)
-        counted = self.points[-1].at - self.points[0].at if self.last.bar else 0
+        gone = self.points[-1].at - self.points[0].at if self.last.bar else 0.0
+        counted = len(self.points) if self.by_clock() else gone
         if found.certain < said.certain and counted < _MANY:
             return said
         return replace(found, certain=found.certain + 0.08 * (0.8 < ratio < 1.25))
@@ -233,7 +233,7 @@ class Track:
             for run in runs
             if len(run) > 2
         )
-        steady = pairs and _MANY * fell <= len(pairs) and max(b[1] for _, b in pairs) >= _SHORT_S
+        steady = pairs and _MANY * fell <= len(pairs)
         if grew and steady:
             found = [i for run in runs for i in intervals(run)]
             whole = all(t % 0.5 == 0 for run in runs for _, t in run)
@@ -256,8 +256,8 @@ class Track:
         said = [(p.at, t) for p in self.points if (t := p.mark.took_s or p.mark.elapsed_s)]
         values = [value for _, value in said]
         shorter = len(set(values)) > 2 and values == sorted(values, reverse=True)
-        if len(values) < 2 or (len(values) >= _MANY and shorter):  # what never gets longer is left
-            return None
+        if len(values) < 2 or set(values) == {1.0} or (len(values) >= _MANY and shorter):
+            return None  # whole seconds say little of short ones; what never gets longer is left
         gaps = [b - a for (a, _), (b, _) in pairwise(said)]
         units = 1.0 if min(gaps) == 1 else median(gaps)  # lines may time one each
         whole = all(p.mark.inner and p.mark.inner.at == p.mark.inner.total for p in self.points)
@@ -360,7 +360,7 @@ def step_track(
         if not per_epoch or median(steps) > _COARSE * per_epoch:
             bare = [replace(m, inner=None, took_s=None) for m in counted]
             return epoch_track(bare, first, stated)
-    lowest = _lowest(counted, first)
+    lowest = _lowest([*counted, *headers.marks[:1]], first)
     epochs = _last_total([m.epoch for m in counted]) or headers.total
     base = float(not headers.bar and (lowest == 1 or (lowest > 1 and epochs is not None)))
     stands = [(m.stands, m) for m in counted if m.epoch]
