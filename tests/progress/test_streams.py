@@ -665,6 +665,11 @@ def test_a_line_of_another_day_begins_another_run() -> None:
     run = "".join(f"2024-01-02 03:{n:02}:00 step {n * 100} loss 0.3\n" for n in range(1, 20))
     assert read(run).at == 1900
     assert read(run + "2024-01-03 09:00:00 loading data\n").at is None
+    bars = "".join(
+        f"Training: {n}%| | {n}/100 [{n}:00:00<{100 - n}:00:00, 3600.00s/it]\r" for n in range(9)
+    )
+    bars = f"2024-01-02 03:00:00 training steps follow, loss 0.3\n{bars}\n{{'loss': 0.3}}\n"
+    assert read(bars + "2024-01-02 12:00:00 a checkpoint is saved\n").at == 8
 
 
 def test_the_time_of_a_batch_beside_a_count_of_samples_is_not_one_of_a_sample() -> None:

@@ -40,7 +40,7 @@ from .track import Headers, Rate, Track, epoch_track, paused_s, printed, step_tr
 
 _SURE = 0.8  # more tells no track from another
 _LONG_SILENCE, _SILENT_AGAIN = 150, 2  # lines without a counter; times the longest one before
-_AWAY_S = 3 * 3600.0  # between two stamped lines: another run writes on in the same file
+_AWAY_S, _NO_YEAR_S = 3 * 3600.0, 1e8  # between two stamps: another run; one names no year
 _NEAR_LINES = 3  # a stamp or a loss so near belongs to a counter
 _TRAINING_SHARE = 0.3
 _BACK_SHARE = 0.05  # of numbers that fall back
@@ -240,8 +240,8 @@ class _Output:
             mark = mark_of(text, number)
             seen_s = clock_s(text) if mark is None else mark.clock_s
             if seen_s is not None:
-                if mark is None and stamp[0] >= 0 and seen_s - stamp[1] > _AWAY_S:
-                    self.begun = number
+                away = stamp[0] >= self.marked >= 0 and _AWAY_S < seen_s - stamp[1] < _NO_YEAR_S
+                self.begun = number if mark is None and away else self.begun
                 stamp = number, seen_s
             told = (mark is None or mark.inner is None) and self.take_lengths(text, number)
             loss = known.LOSS_WORDS.search(text)
