@@ -43,6 +43,7 @@ MARK = "#SBATCH"
 IMAGE = "container-image"  # the option of pyxis
 _LONG = re.compile(r"--([a-z][a-z-]+)(?:=(.*))?", re.ASCII | re.S)
 MAX_PROBLEMS = 5
+MAX_LED = 16  # words of a launcher before what it starts
 MAX_WORD = 40  # of a word that a message repeats
 MAX_TRAINING_COMMANDS = 50
 # Scripts in scripts, one inside the other.
@@ -150,12 +151,29 @@ def _parsed(
     images = (asked.get(IMAGE, ""), *(word for run in runs for word in run.launch.before))
     stated = dated(_training(runs, configs, files), images)
     known = flags().brief.union(run.launch.program for run in runs)
-    programs = (one.program for c in commands if (one := launch_of(c.words)) is not None)
-    beside = dict.fromkeys(name for name in programs if name not in known)
+    beside = dict.fromkeys(name for name in _beside(commands, files) if name not in known)
     told = tuple(Problem(SCRIPT, one, "gpus", True) for one in _disputed(runs, asked, files))
     problems, unclear = (*told, *stated.problems), (*stated.unclear, *beside)
     shown = tuple(one_line(word[:MAX_WORD]) for word in unclear[:MAX_PROBLEMS])
     return settle(notes.over(replace(stated, problems=problems, unclear=shown)))
+
+
+def _beside(commands: Sequence[Command], files: Files | None, depth: int = 0) -> Iterator[str]:
+    """Programs that a script runs, commands that may take their time, and what slows them all."""
+    brief, slows = (flags().patterns[name] for name in ("brief", "slows"))
+    for command in commands:
+        here, words = files_at(files, command.directory), command.words
+        inner = _inner(command, here, command.directory) if depth < MAX_DEPTH else None
+        if inner is not None:
+            yield from _beside(inner, here, depth + 1)
+        elif (launch := launch_of(words)) is not None:
+            yield launch.program
+        elif words:
+            led = MAX_LED if base_name(words[0]) in flags().launchers else 1
+            quick = any(brief.match(" ".join(words[at : at + 3])) for at in range(led))
+            yield from () if quick and not (command.repeated and "sleep" in words) else words[:1]
+        told = (*map("=".join, command.exported.items()), *words)
+        yield from (word.partition("=")[0] for word in told if slows.match(word))
 
 
 def dated(stated: Stated, words: Iterable[str]) -> Stated:

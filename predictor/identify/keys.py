@@ -54,14 +54,7 @@ _PAIR_VALUE = re.compile(r"[A-Za-z0-9._+:/@*-]{1,64}", re.A)
 _STAGE = re.compile(r"(?:deepspeed_)?(?:zero_?|stage_?)?([0-3])(?:_offload)?", re.A)
 ON = frozenset(("on", "true", "yes", "1"))
 OFF = frozenset(("off", "false", "no", "0", "none", ""))
-_SHARDED = {
-    **{name: name for name in SHARDINGS},
-    **dict.fromkeys(("full_shard", "full", *ON), "fsdp"),
-    **dict.fromkeys(("no_shard", *OFF), "ddp"),
-    "hybrid_shard": "hsdp",
-    "hybrid": "hsdp",
-    "shard_grad_op": "zero2",
-}
+_SHARDED: Mapping[str, str] = {**{name: name for name in SHARDINGS}, **_KEYS["sharding"]["words"]}
 _MOST_AXIS = 2**14
 _MOST_CHANNELS = 4
 _LEAST_AXIS = 16

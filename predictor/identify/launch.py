@@ -218,7 +218,10 @@ class Launch:
         """Whether nothing starts a process for each GPU, and no flag spreads one over them."""
         table = flags()
         by_words = {base_name(word).removesuffix(".py") for word in self.before}
-        by_flags = {flag_of(name) for name, _, _ in said(self.after)} & table.spreading_flags
+        told = {flag_of(n): next(iter(f), "") if v is None else v for n, v, f in said(self.after)}
+        by_flags = told.keys() & table.spreading_flags
+        if table.patterns["one_device"].match(told.get("--device", "")):
+            by_flags -= {"--device"}
         spreads = self.program in table.programs or family_of(self).spreads
         return not (spreads or by_flags or by_words & {*table.spreading, UNKNOWN})
 

@@ -72,6 +72,7 @@ _OPERATORS = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.Div: floordiv, ast.
 _MOVES = ("cd", "pushd", "popd")
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _SET_BY_SLURM = ("SLURM_", VISIBLE)
+_TOLD = ("CUDA_", "NCCL_", "TORCH_")  # variables that any program heeds
 _SETTERS = ("export", "declare", "typeset", "local", "readonly")
 _SHELL = re.compile(r"(?:^|/)(?:ba|z)?sh$|\.(?:sh|bash|slurm|sbatch)$")
 _BRANCHES = frozenset(("if", "then", "elif", "else", "fi", "case", "esac"))
@@ -97,7 +98,7 @@ class Command:
     """One simple command: its words without assignments, redirections and keywords.
 
     ``repeated`` where it stands in a loop or a function: it may run more or less than once.
-    ``exported`` are the variables that a shell script it starts would see, of another its GPUs.
+    ``exported`` are the variables that a shell script it starts would see, of another its devices'.
     """
 
     words: tuple[str, ...]
@@ -193,6 +194,7 @@ class _Reader:
     arrays: dict[str, tuple[str, ...]] = field(default_factory=dict)
     commands: list[Command] = field(default_factory=list)
     documents: list[str] = field(default_factory=list)
+    document: str = UNKNOWN  # of the command so far
     words: list[str] = field(default_factory=list)
     word: str | None = None
     array: str | None = None
@@ -259,6 +261,7 @@ class _Reader:
         elif kind == "document":
             text, quoted = self.sources[int(token[1:-1])]
             self.documents.append(text if quoted else "".join(self._inside(text)))
+            self.document = self.documents[-1]
         elif kind == "redirect":
             self._end_word()
             self.dropping = True
@@ -386,9 +389,8 @@ class _Reader:
 
     def _end_command(self) -> None:
         self._end_word()
-        words, self.words = self.words, []
+        words, self.words = self._structure(self.words), []
         self.dropping, self.array = False, None
-        words = self._structure(words)
         if self.branches and self.branches[-1].tests is not None and words:
             # words may differ in each turn
             self.branches[-1].tests.append(None if self.repeated else _verdict(words))
@@ -405,6 +407,7 @@ class _Reader:
             self._forget(words)
             seen = self._seen_by(words, given)
             self.commands.append(Command(tuple(words), self.repeated, seen, self.directory))
+            self.document = UNKNOWN
             if words[0] in _MOVES:
                 self.directory = None if self.repeated else self._moved(words)
             self.tested = self.tested or words[0] in _TESTS
@@ -417,11 +420,11 @@ class _Reader:
         return join(self.directory or "", to) if known else None
 
     def _seen_by(self, words: list[str], given: list[str]) -> Mapping[str, str]:
-        """What a shell that a command starts knows of variables; any other program, of its GPUs."""
+        """What a shell that a command starts knows of variables; any other program, of devices."""
         seen = {name: self.variables[name] for name in self.exported & self.variables.keys()}
         seen |= {name: value for name, _, value in (word.partition("=") for word in given)}
         shell = any(_SHELL.search(word) for word in words)
-        return seen if shell else {k: v for k, v in seen.items() if k == VISIBLE}
+        return seen if shell else {k: v for k, v in seen.items() if k.startswith(_TOLD)}
 
     def _forget(self, words: list[str]) -> None:
         """What commands that set variables by themselves leave unknown."""
@@ -430,6 +433,8 @@ class _Reader:
             for word in given:
                 self.arrays.pop(word, None)
                 self.variables[word] = UNKNOWN
+            if first == "read" and given[-3:-1] == ["-d", ""]:  # a whole document into one
+                self._assign(f"{given[-1]}={self.document}")
         options = not given or given[0].startswith(("-", "+"))  # of the shell, not `$1` and on
         if first == "shift" or (first == "set" and ("--" in given or not options)):
             self.arguments = (UNKNOWN,)

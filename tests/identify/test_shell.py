@@ -265,3 +265,21 @@ def test_quotes_inside_a_substitution_end_no_word(value: str) -> None:
     assert UNKNOWN in first.words[1]
     assert last.words == ("train", "--epochs", "3")
     assert not last.repeated
+
+
+def test_a_document_read_into_one_variable_is_its_value() -> None:
+    text = "read -r -d '' A <<EOF\nm.train \\\n --epochs 3\nEOF\npython -m $A\n"
+    assert read_script(text).commands[-1].words == ("python", "-m", "m.train", "--epochs", "3")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "read -r -d '' A B <<E\nx y\nE\nrun $B\n",
+        "read -r A <<E\nx\ny\nE\nrun $A\n",
+        "cat <<E\nx\nE\nread -r -d '' A < f\nrun $A\n",
+        "if [ -f f ]; then read -r -d '' A <<E\nx\nE\nfi\nrun $A\n",
+    ],
+)
+def test_what_is_read_in_parts_or_perhaps_is_not_known(text: str) -> None:
+    assert read_script(text).commands[-1].words == ("run", UNKNOWN)

@@ -287,6 +287,18 @@ def _unclear() -> Iterator[DisputedJob]:
     yield DisputedJob(f"python -m cProfile {TRAIN.partition(' ')[2]}", "time of cProfile")
     yield DisputedJob(f"{several}\npython evaluate.py --all", "time of evaluate.py")
     yield DisputedJob(f"python prepare_data.py\n{several}", "time of prepare_data.py")
+    for before, told in (
+        ("sleep 6h", "sleep"),
+        ("until test -f done; do sleep 5; done", "sleep"),
+        ("cp -r $DATA $TMPDIR", "cp"),
+        ("srun -n1 cp -r $DATA $TMPDIR", "srun"),
+        ("make data", "make"),
+        ("bash -c 'python prepare_data.py; date'", "prepare_data.py"),
+        ("export CUDA_LAUNCH_BLOCKING=1", "CUDA_LAUNCH_BLOCKING"),
+        ("env NCCL_P2P_DISABLE=1 \\", "NCCL_P2P_DISABLE"),
+    ):
+        yield DisputedJob(f"{before}\n{several}", f"time of {told}")
+    yield DisputedJob(f"{several}\njulia analyse.jl", "time of julia")
     asked = "#SBATCH --gres=gpu:4"
     yield DisputedJob(f"{several} --n-gpu 8", "#SBATCH asks for", directives=asked)
     hidden = f"CUDA_VISIBLE_DEVICES= {several}"

@@ -47,9 +47,19 @@ def test_the_job_they_are_made_of_gets_a_limit(decider: Any) -> None:
     assert decider().decide(submit(comment=None, script=script)).time_limit is not None
 
 
+def test_a_device_by_its_kind_is_one(decider: Any) -> None:
+    script = f"#!/bin/bash\n{TRAIN.replace('--epochs 90', '--epochs 9')} --device cuda\n"
+    spread = script.replace("cuda", "0,1,2,3")
+    one, four = (decider().decide(submit(comment=None, script=s)) for s in (script, spread))
+    assert one.time_limit > 2 * four.time_limit
+
+
 def test_flags_that_change_no_time_take_no_limit(decider: Any) -> None:
     plain = f"{TRAIN} --device 0,1,2,3 --lr 0.1 --wd=1e-4 --workers 8 --output-dir o"
-    script = f"#!/bin/bash\npython -m pip install timm\n{plain}\n"
+    before = (
+        "module load cuda\nexport NCCL_IB_DISABLE=0\ncp train.py out/\nsrun -l nvidia-smi\nsleep 5"
+    )
+    script = f"#!/bin/bash\n{before}\npython -m pip install timm\n{plain}\n"
     assert decider().decide(submit(comment=None, script=script)).time_limit is not None
 
 
