@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -124,10 +123,8 @@ class _Reading:
 
     def _deepspeed(self, path: str) -> Stated:
         text = self._read(path)
-        if text is None:
-            self.missing |= {path}
-            return Stated()
-        return deepspeed_stated(text) or Stated()
+        self.missing |= {path} if text is None else set()
+        return deepspeed_stated(text or "") or Stated()
 
     def _based(self, path: str, depth: int) -> dict[str, str] | None:
         text = self._read(path)
@@ -267,11 +264,7 @@ def deepspeed_stated(document: str) -> Stated | None:
     """What a text says if it is a DeepSpeed configuration, or None."""
     if "{" not in document or len(document) > MAX_DOCUMENT:
         return None
-    try:
-        config = json.loads(document.replace(UNKNOWN, "null"))
-    except (ValueError, RecursionError):
-        return None
-    settings = settings_of("ds.json", json.dumps(config)) if isinstance(config, dict) else None
+    settings = settings_of("ds.json", document.replace(UNKNOWN, "null"))
     return None if settings is None else _table(settings, flags().deepspeed)
 
 
