@@ -14,8 +14,8 @@ def short(value: float) -> str:
 
 def duration(seconds: float | None) -> str:
     """``340 us``, ``85.2 ms``, ``12.3 s``, ``8 min 20 s`` or ``76 h 05 min``."""
-    if seconds is None:
-        return MISSING
+    if not seconds:
+        return MISSING if seconds is None else "0 s"
     for scale, unit in ((1e6, "us"), (1e3, "ms"), (1.0, "s")):
         if seconds * scale < (999.5 if scale > 1 else MINUTE_S):
             return f"{short(seconds * scale)} {unit}"

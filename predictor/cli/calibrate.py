@@ -213,6 +213,9 @@ def _told(
 def _show(told: dict[str, Any], measured: int | None, *, force: bool) -> None:
     """The same as text; ``measured`` runs told a step time, None where nothing was fitted."""
     times, runs = told["run_times"], count(told["runs"])
+    if not told["runs"]:
+        click.echo("nothing to learn from: `precision-time history ingest` fills the history")
+        return
     click.echo(
         f"how long jobs run: {count(times['runs'])} runs of {count(times['users'])} users; "
         f"of the latest {percent(times['inside_95'])} stayed below their 95 % quantile"
@@ -223,12 +226,10 @@ def _show(told: dict[str, Any], measured: int | None, *, force: bool) -> None:
                 f"start-up {fixed['cluster']}: median {duration(startup['median'])}, 90 % below "
                 f"{duration(startup['high'])} ({startup['runs']} runs)"
             )
-    if measured is None:
-        click.echo(f"{runs} runs: none tells a step time, no predictor was fitted")
-    else:
-        click.echo(
-            f"{runs} runs: {count(measured)} make {count(told['measurements'])} measurements"
-        )
+    made = "none tells a step time, no predictor was fitted"
+    if measured is not None:
+        made = f"{count(measured)} make {count(told['measurements'])} measurements"
+    click.echo(f"{runs} runs: {made}")
     if told["not_used"]:
         reasons = ", ".join(f"{number} {why}" for why, number in told["not_used"].items())
         click.echo(f"not used for step times: {reasons}")

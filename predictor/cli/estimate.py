@@ -194,8 +194,9 @@ def _why_wide(found: Estimate, prediction: Prediction | None) -> str:
     if not found.similar:
         return "nothing is known of such jobs here" + (" but the limit" if found.limit_s else "")
     first = found.similar[0]
-    if first.seen == 1:
-        return f"only one run {first.similarity.words} is known"
+    if first.seen < ENOUGH_RUNS:
+        few, are = ("one run", "is") if first.seen == 1 else (f"{first.seen} runs", "are")
+        return f"only {few} {first.similarity.words} {are} known"
     return f"{count(first.seen)} runs {first.similarity.words} say most, and they differ"
 
 

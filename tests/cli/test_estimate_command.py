@@ -69,11 +69,19 @@ def test_what_calibrate_learned_is_what_estimate_says(
     assert "40 runs of the same user" in said["evidence"][0]
 
 
-def test_one_run_is_not_told_to_differ(home: Path, tmp_path: Path) -> None:
-    runs = [run_of(1, elapsed_s=7200.0, user="ada", name="nightly", **SILENT)]
+def test_calibrate_says_what_fills_an_empty_history(home: Path, tmp_path: Path) -> None:
+    said = command("calibrate", "--history", history(tmp_path, [])).stdout
+    assert "history ingest" in said
+    assert " - " not in said
+
+
+@pytest.mark.parametrize(("seen", "told"), [(1, "one run"), (2, "2 runs")])
+def test_few_runs_are_not_told_to_differ(home: Path, tmp_path: Path, seen: int, told: str) -> None:
+    alike = {"elapsed_s": 7200.0, "user": "ada", "name": "nightly", **SILENT}
+    runs = [run_of(number, **alike) for number in range(1, 1 + seen)]
     assert command("calibrate", "--history", history(tmp_path, runs)).exit_code == 0
     said = command("estimate", "--user", "ada", "--", "python", "x").stdout
-    assert "why so wide: only one run of the same user is known" in said
+    assert f"why so wide: only {told} of the same user" in said
     assert "differ" not in said
 
 

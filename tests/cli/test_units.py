@@ -12,6 +12,7 @@ from predictor.units import count, duration, percent, short
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
+        (0.0, "0 s"),
         (3.4e-4, "340 us"),
         (0.0852, "85.2 ms"),
         (0.99999, "1.00 s"),

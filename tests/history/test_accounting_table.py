@@ -140,6 +140,7 @@ def test_messy_rows_are_counted_by_reason_and_the_rest_is_read(tmp_path: Path) -
         "1619830000": "1609830000",  # starts before it was submitted
         "TIMEOUT": "EXPLODED",
         ",2,": ",two,",
+        "25200": "7h",
     }
     rows = [ROW.replace(old, new) for old, new in changes.items()]
     cut = ROW.rpartition(",")[0]
@@ -163,6 +164,7 @@ def test_messy_rows_are_counted_by_reason_and_the_rest_is_read(tmp_path: Path) -
         "starts before it was submitted": 1,
         "an unknown state": 1,
         "gpus is no number of GPUs": 1,
+        "limit is no time such as 04:00:00 or a number": 1,
         "another number of cells than the header": 2,
         "a repeated header": 1,
         "not ended": 1,
@@ -170,6 +172,8 @@ def test_messy_rows_are_counted_by_reason_and_the_rest_is_read(tmp_path: Path) -
         "no end time": 1,
     }
     assert len(jobs(path)) == 1
+    names = {item.reason: item.name for item in items(path, TABLE) if isinstance(item, Unread)}
+    assert names["gpus is no number of GPUs"] == "row 6 'two'"
 
 
 def test_noise_and_huge_lines_are_messy_rows(tmp_path: Path) -> None:

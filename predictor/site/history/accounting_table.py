@@ -47,7 +47,7 @@ Scaled = tuple[str, float]
 
 
 class _MessyRowError(Exception):
-    """A row that cannot be read; the message says why, alike for all such rows."""
+    """A row that cannot be read: why, alike for all such rows, and the cell if it is one."""
 
 
 class AccountingTable:
@@ -104,7 +104,8 @@ class AccountingTable:
                 except csv.Error:
                     item = Unread(f"row {number}", "no row of a table")
                 except _MessyRowError as error:
-                    item = Unread(f"row {number}", str(error))
+                    reason, *cell = error.args
+                    item = Unread(" ".join((f"row {number}", *map(repr, cell))), reason)
                 if item is not None:
                     yield item
 
@@ -177,11 +178,13 @@ class AccountingTable:
             return LeftOut(GOING_ON)
         gpus = cells.asked_gpus(text["gpus"][0] or "0")
         if gpus is None:
-            raise _MessyRowError("gpus is no number of GPUs")
+            raise _MessyRowError("gpus is no number of GPUs", text["gpus"][0])
         if not gpus.count:
             return LeftOut(NO_GPUS)
         submit_s, start_s, end_s = self._times(text)
-        limit = cells.limit_s(*text["limit"])
+        limit, asked = cells.limit_s(*text["limit"]), text["limit"][0]
+        if limit is None and asked[:1].isdigit() and cells.duration_s(*text["limit"]) is None:
+            raise _MessyRowError("limit is no time such as 04:00:00 or a number", asked)
         if state is None:
             if self._columns["state"] and not text["exit"][0]:
                 raise _MessyRowError("no state")
@@ -249,7 +252,7 @@ class AccountingTable:
         try:
             return cells.moment_s(cell, self._zone) if cell else None
         except (ValueError, OverflowError):
-            raise _MessyRowError(f"{field} is no time") from None
+            raise _MessyRowError(f"{field} is no time", cell) from None
 
 
 def column_of(name: str) -> tuple[str, int, float] | None:
