@@ -238,14 +238,13 @@ def _stages(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
 def _sharding(
     job: TrainingJob, times_as_long: Callable[[TrainingJob], float]
 ) -> Iterator[Assumption]:
-    """Other ways to share the state, between nodes or without the weights, where one is needed."""
+    """Other ways to share the state, where one is needed or usual."""
     runs = as_it_runs(job)
     if runs.sharding is not None and runs.sharding != job.sharding:
-        others = [
-            t for way in ("hsdp", "zero2") for t in _times(runs.but(sharding=way), times_as_long)
-        ]
-        ends = min(1.0, *others), max(1.0, *others)
-        yield Assumption("sharding", runs.sharding, TOO_SMALL, *ends)
+        ways = ("hsdp", "zero2") if runs.sharding == "fsdp" else ("ddp",)
+        others = [t for way in ways for t in _times(runs.but(sharding=way), times_as_long)]
+        reason = "not stated; NeMo's recipes share it" if job.framework == "nemo" else TOO_SMALL
+        yield Assumption("sharding", runs.sharding, reason, min(1.0, *others), max(1.0, *others))
 
 
 def _precision(

@@ -114,6 +114,17 @@ def test_what_is_sharded_unasked_is_told_and_fits_as_if_asked(fitted: Fitted) ->
     assert "sharding" not in {one.field for one in stated.assumptions}
 
 
+def test_what_nemo_shares_is_told_as_its_own(fitted: Fitted) -> None:
+    asked = job("gpt2", gpus=8, seq_len=1024, precision=Precision.MIXED_BF16_FP32)
+    (told,) = (
+        one
+        for one in fitted.predictor.predict(asked.but(framework="nemo")).assumptions
+        if one.field == "sharding"
+    )
+    assert told.value == "zero1"
+    assert "NeMo" in told.reason
+
+
 def test_what_is_computed_again_unasked_is_told(fitted: Fitted) -> None:
     found, asked = (fitted.predictor.predict(TIGHT.but(options=o)) for o in ((), "act_ckpt=full"))
     assert found.step_s == pytest.approx(asked.step_s, rel=0.1)
