@@ -140,7 +140,9 @@ def workload(job: TrainingJob, entry: ModelEntry) -> Workload:
         expert_parallel=job.expert_parallel,
         expert_tensor_parallel=job.expert_split,
         grouped_experts=job.software.grouped_experts,
-        scores_every_token=job.software.scores_every_token,
+        # sentences that have labels are samples, not a corpus: a classifier has no words to score
+        scores_every_token=job.software.scores_every_token
+        and (not job.data or bool(job.data.tokens)),
         adapter_rank=job.software.rank,
         base_bits=job.software.base_bits or 0,
         joint_adapters=job.framework in LOW_WEIGHTS,

@@ -8,9 +8,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from types import FrameType
+from typing import Any
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 # Whoever answers gets the interpreter back from the other threads within this.
@@ -44,33 +44,45 @@ class CpuBoundError(Exception):
     """It used more processor time than it may."""
 
 
-@contextmanager
-def time_bound(seconds: float, *, cpu: bool = False) -> Iterator[None]:
+def time_bound(seconds: float, *, cpu: bool = False) -> AbstractContextManager[None]:
     """End the block after so many seconds with DeadlineError, if ``cpu`` with CpuBoundError.
 
     By a timer of the process, so in its main thread alone; elsewhere nothing is bounded.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    kind, number, clock = signal.ITIMER_REAL, signal.SIGALRM, time.monotonic
-    if cpu:
-        kind, number, clock = signal.ITIMER_PROF, signal.SIGPROF, time.thread_time
-    until_s = clock() + seconds  # the timer of processor time counts other threads too
+    main = threading.current_thread() is threading.main_thread()
+    return TimeBound(seconds, cpu) if main else nullcontext()
 
-    def end(_: int, frame: FrameType | None) -> None:
-        left_s = until_s - clock()
-        signal.setitimer(kind, left_s if left_s > 0 else AGAIN_S)
-        if left_s <= 0 and cpu:
-            raise CpuBoundError(f"more than {1000 * seconds:g} ms of processor time")
+
+class TimeBound(AbstractContextManager[None]):
+    """See ``time_bound``."""
+
+    def __init__(self, seconds: float, cpu: bool) -> None:
+        self._seconds, self._cpu = seconds, cpu
+        self._kind, self._number, self._clock = signal.ITIMER_REAL, signal.SIGALRM, time.monotonic
+        if cpu:
+            self._kind, self._number = signal.ITIMER_PROF, signal.SIGPROF
+            self._clock = time.thread_time
+        self._until_s = 0.0
+        self._before: Any = None
+
+    def __enter__(self) -> None:
+        self._until_s = self._clock() + self._seconds
+        self._before = signal.signal(self._number, self._end)
+        signal.setitimer(self._kind, max(self._seconds, 1e-6))
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(self._number, signal.SIG_IGN)  # else `_end` may set the timer once more
+        signal.setitimer(self._kind, 0.0)
+        signal.signal(self._number, self._before)
+
+    def _end(self, _: int, frame: FrameType | None) -> None:
+        while frame is not None:
+            if frame.f_code is TimeBound.__exit__.__code__ and frame.f_locals["self"] is self:
+                return  # what is over is not ended once more
+            frame = frame.f_back
+        left_s = self._until_s - self._clock()  # the timer counts other threads too
+        signal.setitimer(self._kind, left_s if left_s > 0 else AGAIN_S)
+        if left_s <= 0 and self._cpu:
+            raise CpuBoundError(f"more than {1000 * self._seconds:g} ms of processor time")
         if left_s <= 0:
             raise DeadlineError
-
-    before = signal.signal(number, end)
-    signal.setitimer(kind, max(seconds, 1e-6))
-    try:
-        yield
-    finally:
-        signal.signal(number, signal.SIG_IGN)  # else `end` may set the timer once more
-        signal.setitimer(kind, 0.0)
-        signal.signal(number, before)

@@ -559,3 +559,22 @@ def _busy(seconds: float) -> None:
     until = time.thread_time() + seconds
     while time.thread_time() < until:
         pass
+
+
+def test_a_bound_ends_nothing_a_second_time_while_it_is_left() -> None:
+    """Its signal comes again while the block is left, as under load."""
+    bound = time_bound(0.0005, cpu=True)
+    found: list[type[BaseException] | None] = []
+    before = signal.signal
+
+    def slow(number: int, handler: Any) -> Any:
+        if handler is signal.SIG_IGN:
+            os.kill(os.getpid(), signal.SIGPROF)
+        return before(number, handler)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(signal, "signal", slow)
+        with bound:
+            found.append(None)
+    assert found == [None]
+    assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
