@@ -136,6 +136,8 @@ class TestColumnSums:
         ({}, True),
         ({"framework": "tensorflow1"}, False),
         ({"options": "unpad=on"}, False),
+        ({"dataset": "mnli"}, False),  # sentences that have labels
+        ({"dataset": "openwebtext"}, True),
         ({"framework": "pytorch 1.7", "source": "deeplearningexamples"}, True),
         ({"framework": "pytorch 1.10", "source": "deeplearningexamples"}, False),
     ],
