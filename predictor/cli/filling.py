@@ -119,10 +119,13 @@ def show(tally: Tally, url: str, form: str) -> None:
     states = {state.value: number for state, number in tally.states.most_common()}
     left_out = {f"left out, {reason}": n for reason, n in tally.left_out.most_common()}
     unread = {f"unread, {reason}": n for reason, n in tally.unread_reasons.most_common()}
-    for name, number in {**lines, **states, **left_out, **unread}.items():
+    noted = {f"unknown, {reason}": n for reason, n in tally.noted.most_common()}
+    for name, number in {**lines, **states, **left_out, **noted, **unread}.items():
         click.echo(f"  {name:<24}{count(number):>12}")
     if tally.cursor_s is not None:
         moment = datetime.fromtimestamp(tally.cursor_s).astimezone()
         click.echo(f"  complete until {moment:%Y-%m-%d %H:%M:%S %z}")
-    if tally.unread:
-        warn(f"{count(tally.unread)} records cannot be read, such as {'; '.join(tally.reasons)}")
+    if tally.unread or tally.noted:
+        total = count(tally.unread + tally.noted.total())
+        whole = " whole" if tally.noted else ""
+        warn(f"{total} records cannot be read{whole}, such as {'; '.join(tally.reasons)}")

@@ -26,7 +26,7 @@ from predictor.site.history.run import (
 )
 from predictor.site.history.store import History
 from predictor.site.progress.reader import ProgressKind
-from predictor.site.similar.request import script_signature
+from predictor.site.similar.request import script_signature, wrapped_script
 
 from ..cluster import SlurmJob, SlurmNode
 from ..config import SlurmHardware, SlurmPolicy, rules_of
@@ -249,7 +249,6 @@ DECISION = "decision"
 _KEPT_TEXTS = 8192  # that many jobs share
 # -t 30, --time=30, -t30; accounting keeps the words of a submit line with blanks between them
 _OWN_LIMIT = re.compile(r"(?<=\s)-(?:t\s*|-time[=\s])(?:\d|UNLIMITED|INFINITE)")
-_WRAPPED = re.compile(r"\s--wrap[=\s]\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,8 +284,8 @@ class Runs:
         mark = _mark(job.decision)
         if mark is not None:
             job = _as_submitted(job, mark)
-        if script:
-            job = replace(job, script=script_signature(script))
+        if text := script or wrapped_script(job.submit_line):
+            job = replace(job, script=job.script or script_signature(text))
         context = RuleContext(
             name=job.name,
             user=job.user,
@@ -333,9 +332,8 @@ class Runs:
 
         ``sbatch`` with a Python file, ``srun`` and ``salloc`` start words, ``--wrap`` a text.
         """
-        wrapped, words = _WRAPPED.search(launched), launched.split()
-        script = "" if wrapped is None else launched[wrapped.end() :]
-        argv = ("srun", *words[1:]) if words and wrapped is None else ()
+        script, words = wrapped_script(launched), launched.split()
+        argv = ("srun", *words[1:]) if words and not script else ()
         stated = identify(
             comment=comment, script=script, argv=argv, rules=self._rules, context=context
         )

@@ -25,10 +25,13 @@ from predictor.site.history.ingest import LeftOut, Unread
 from predictor.site.history.run import EndedJob, JobState, Run
 from predictor.site.history.store import History
 from predictor.site.history.swf import read_swf
+from predictor.site.similar.request import JobRequest, TrainingLength, script_signature
 
 SAMPLES = Path(profiles.__file__).parent / "samples"
 HEADER = "job_id,user,name,queue,gpus,submit_s,start_s,end_s,limit_s,state,cpus,mem"
 ROW = "7,ada,train,long,2,1619828287,1619830000,1619840000,25200,TIMEOUT,4,8192"
+LIMITS = {"7h": 25200, "1d": 86400, "90min": 5400, "1h30m": 5400, "1 day 2 hours": 93600}
+LIMITS |= dict.fromkeys(("7x", "2 weeks"))
 TABLE: dict[str, Any] = {"scheduler": "table"}
 SLURM: dict[str, Any] = {"scheduler": "slurm", "zone": UTC}
 
@@ -140,7 +143,7 @@ def test_messy_rows_are_counted_by_reason_and_the_rest_is_read(tmp_path: Path) -
         "1619830000": "1609830000",  # starts before it was submitted
         "TIMEOUT": "EXPLODED",
         ",2,": ",two,",
-        "25200": "7h",
+        "TIMEOUT,4": "TIMEOUT,",  # not messy: no number of CPUs is known
     }
     rows = [ROW.replace(old, new) for old, new in changes.items()]
     cut = ROW.rpartition(",")[0]
@@ -156,6 +159,8 @@ def test_messy_rows_are_counted_by_reason_and_the_rest_is_read(tmp_path: Path) -
         ROW.replace(",2,", ",0,"),
         ROW.replace("1619840000", ""),
         ROW.replace("TIMEOUT", ""),
+        ROW.replace("1619840000", "32503680000"),
+        ROW.replace("1619840000", "1661619840"),
     )
     assert reasons(path) == {
         "no state": 1,
@@ -164,16 +169,28 @@ def test_messy_rows_are_counted_by_reason_and_the_rest_is_read(tmp_path: Path) -
         "starts before it was submitted": 1,
         "an unknown state": 1,
         "gpus is no number of GPUs": 1,
-        "limit is no time such as 04:00:00 or a number": 1,
+        "ends in the future": 1,
+        "runs for more than a year": 1,
         "another number of cells than the header": 2,
         "a repeated header": 1,
         "not ended": 1,
         "without GPUs": 1,
         "no end time": 1,
     }
-    assert len(jobs(path)) == 1
+    assert len(jobs(path)) == 2
     names = {item.reason: item.name for item in items(path, TABLE) if isinstance(item, Unread)}
     assert names["gpus is no number of GPUs"] == "row 6 'two'"
+
+
+def test_a_limit_that_cannot_be_read_is_unknown_and_told(tmp_path: Path) -> None:
+    rows = [ROW.replace("25200", limit).replace("7,", f"{n},", 1) for n, limit in enumerate(LIMITS)]
+    path = table(tmp_path / "a.csv", HEADER, *rows)
+    assert [job.limit_s for job in jobs(path)] == [*LIMITS.values()]
+    told = json.loads(
+        ingest("csv", str(path), f"--history={tmp_path / 'h'}", "--format=json").stdout
+    )
+    assert [*told["noted"].values()] == [2]
+    assert "row 6 '7x'" in told["reasons"][0]
 
 
 def test_noise_and_huge_lines_are_messy_rows(tmp_path: Path) -> None:
@@ -182,6 +199,46 @@ def test_noise_and_huge_lines_are_messy_rows(tmp_path: Path) -> None:
     path.write_bytes(b"\n".join([HEADER.encode(), ROW.encode(), *noise, b""]))
     assert len(jobs(path)) == 1
     assert sum(reasons(path).values()) >= 1
+
+
+BATCH = "#!/bin/bash\n#SBATCH --gres=gpu:1\n\nsource env.sh\npython train.py --epochs 3\n"
+
+
+@pytest.mark.parametrize(
+    ("column", "told", "script"),
+    [
+        ("script", BATCH, BATCH),
+        ("script", "python train.py --epochs 3", "python train.py --epochs 3"),
+        ("submit_line", "python train.py --epochs 3", "python train.py --epochs 3"),
+        (
+            "SubmitLine",
+            "sbatch -G 1 --wrap=python train.py --epochs 3",
+            "python train.py --epochs 3",
+        ),
+        (
+            "SubmitLine",
+            "sbatch --wrap 'python train.py --epochs 3' -G1",
+            "python train.py --epochs 3",
+        ),
+        ("SubmitLine", "sbatch -G 1 train.sh --epochs 3", ""),
+        ("SubmitLine", "srun -G 1 python train.py --epochs 3", ""),
+        ("script", "/home/ada/train.sh --epochs 3", ""),
+    ],
+)
+def test_what_a_row_says_of_its_script_is_what_a_submission_says(
+    tmp_path: Path, column: str, told: str, script: str
+) -> None:
+    cell = '"' + told.replace('"', '""') + '"'
+    found = items(table(tmp_path / "a.csv", f"{HEADER},{column}", f"{ROW},{cell}"))
+    (run,) = (item for item in found if isinstance(item, Run))
+    assert JobRequest.of(run).length == TrainingLength("epochs", 3)
+    assert run.ended.script == script_signature(script.replace("3", "300"))
+
+
+def test_a_hash_of_a_script_stays_and_a_path_is_a_command(tmp_path: Path) -> None:
+    rows = (f"{ROW},{cell}" for cell in ("5f1c99ab", "/home/ada/train.sh"))
+    hashed, path = jobs(table(tmp_path / "a.csv", f"{HEADER},script", *rows))
+    assert (hashed.script, path.script, path.submit_line) == ("5f1c99ab", "", "/home/ada/train.sh")
 
 
 def test_a_job_that_never_started_has_no_start(tmp_path: Path) -> None:

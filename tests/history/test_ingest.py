@@ -119,6 +119,7 @@ def test_a_tally_is_plain_json(history: History) -> None:
         "same": 0,
         "states": {state.value: n for state, n in told[-1].states.items()},
         "left_out": {},
+        "noted": {},
         "unread": 0,
         "unread_reasons": {},
         "reasons": [],

@@ -10,6 +10,7 @@ import csv
 import gzip
 import io
 import re
+import time
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,24 +24,34 @@ from typing import Any
 import yaml
 
 from ...errors import HistoryError, reason_of
+from ...identify.grammar import stated_text
+from ...identify.identify import alike, identify
+from ...identify.stated import LENGTHS, SCRIPT, Stated
+from ..similar.request import script_signature, wrapped_script
 from . import cells
-from .ingest import Item, LeftOut, Unread
+from .ingest import Item, LeftOut, Noted, Unread
 from .run import EndedJob, JobState, Run
 
+ORIGIN = "table"  # of what a row says of its training
 NO_GPUS, GOING_ON = "without GPUs", "not ended"
 STEP, HEADER = "a step of a job", "a repeated header"
+NO_LIMIT = "a limit that is no time such as 04:00:00, 90min or a number"
 MAX_LINE_CHARS = 1_000_000  # of a row; the rest of a longer line is skipped
 MOST_NUMBERS = 50_000  # of jobs that further rows may be tasks of
 SKEW_S = 60.0  # by which clocks of a cluster differ: a start so much before the submission is it
 _DELIMITERS = ",|\t;"
 _LINES_BETWEEN_TELLS = 1000
+_TEXTS_KEPT = 2**13  # that many jobs share
+_SUBMIT = frozenset(("sbatch", "srun", "salloc", "qsub", "bsub", "msub"))
+_SHELL = re.compile(r"\.(?:sh|bash|sbatch|slurm|job|pbs)$")
+_FILE = re.compile(r"/|\.[A-Za-z]\w{0,7}$", re.ASCII)
 _GZIP = b"\x1f\x8b"
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")  # of a name in any case
 _DERIVED = 1000  # names known as they stand come first
 _STEP = re.compile(r"[\d_+\[\]%,-]+\.(batch|extern|interactive|\d+)", re.ASCII)
 _WORDS = (  # fields that are columns of the same name
     *("name", "user", "account", "partition", "qos"),
-    *("stated", "submit_line", "constraint", "script", "directory"),
+    *("stated", "submit_line", "constraint", "directory"),
 )
 _REQUIRED = (("submit",), ("start", "wait", "elapsed"), ("end", "elapsed"), ("gpus",))
 Scaled = tuple[str, float]
@@ -72,6 +83,7 @@ class AccountingTable:
         self._zone, self._keep_unknown = zone, keep_unknown
         self._at, self._size = 0, 1
         self._header: list[str] = []
+        self._noted: Noted | None = None
         self._columns: dict[str, list[tuple[int, float]]] = {}
         # By cluster, number and second of submission: the starts and ends met, in their order.
         self._tasks: OrderedDict[tuple[str, str, int], dict[Any, int]] = OrderedDict()
@@ -108,6 +120,9 @@ class AccountingTable:
                     item = Unread(" ".join((f"row {number}", *map(repr, cell))), reason)
                 if item is not None:
                     yield item
+                if self._noted is not None and isinstance(item, Run):
+                    yield self._noted
+                self._noted = None
 
     @contextmanager
     def _rows(self) -> Iterator[Iterator[list[str]]]:
@@ -182,9 +197,10 @@ class AccountingTable:
         if not gpus.count:
             return LeftOut(NO_GPUS)
         submit_s, start_s, end_s = self._times(text)
-        limit, asked = cells.limit_s(*text["limit"]), text["limit"][0]
-        if limit is None and asked[:1].isdigit() and cells.duration_s(*text["limit"]) is None:
-            raise _MessyRowError("limit is no time such as 04:00:00 or a number", asked)
+        limit = cells.limit_s(*text["limit"])
+        told = text["limit"][0]
+        if limit is None and told[:1].isdigit() and cells.duration_s(*text["limit"]) is None:
+            self._noted = Noted(f"row {number} {told!r}", NO_LIMIT)
         if state is None:
             if self._columns["state"] and not text["exit"][0]:
                 raise _MessyRowError("no state")
@@ -200,6 +216,8 @@ class AccountingTable:
                 cpus = cpus or cells.whole(cells.tres_value(row[at], "cpu") or "-")
                 memory = memory if memory[0] else (cells.tres_value(row[at], "mem"), cells.MIB)
         words: dict[str, Any] = {name: text[name][0] for name in _WORDS}
+        script, line, comment = alike(text["script"][0]), words["submit_line"], words["stated"]
+        words["script"], words["submit_line"], asked = _said(script, line, comment)
         cluster, job_id = text["cluster"][0] or self._cluster, job_id or f"row-{number}"
         # Many tables call all tasks of an array by one number.
         tasks = self._tasks.setdefault((cluster, job_id, int(submit_s)), {})
@@ -222,7 +240,7 @@ class AccountingTable:
             memory_bytes=cells.memory_bytes(*memory, cpus, nodes),
             **words,
         )
-        return Run(ended=ended)
+        return Run(ended=ended, asked=asked, origin=ORIGIN if asked else "")
 
     def _times(self, text: Mapping[str, Scaled]) -> tuple[float, float | None, float]:
         """Submission, start and end in Unix seconds; the start is None where it never started."""
@@ -245,6 +263,10 @@ class AccountingTable:
             raise _MessyRowError("starts before it was submitted")
         if end_s < (submit_s if start_s is None else start_s):
             raise _MessyRowError("ends before it starts")
+        if end_s > time.time() + SKEW_S:
+            raise _MessyRowError("ends in the future", text["end"][0])
+        if start_s is not None and end_s - start_s > cells.UNLIMITED_S:
+            raise _MessyRowError("runs for more than a year")
         return submit_s, start_s, end_s
 
     def _moment(self, text: Mapping[str, Scaled], field: str) -> float | None:
@@ -288,6 +310,40 @@ def _cell(row: Sequence[str], columns: Sequence[tuple[int, float]]) -> Scaled:
         if value and (value[0].isdigit() or value.lower() not in _words()["missing"]):
             return value, scale
     return "", 1.0
+
+
+@lru_cache(_TEXTS_KEPT)
+def _said(script: str, line: str, comment: str) -> tuple[str, str, str]:
+    """The signature of what a job ran, its submit line, and what they state of its training.
+
+    A cell of a script holds its text, its path, a hash, or a submit line; a submit line may be the
+    command that ran. Of a script whose text is not there the arguments tell a length alone.
+    """
+    if script and len(script.split()) == 1 and not _FILE.search(script):
+        text, signature = "", script  # a hash
+    else:
+        line = line or " ".join(script.splitlines()[:1])
+        text = script if len(script.split()) > 1 and not _submits(script) else wrapped_script(line)
+        text = text or (line if len(line.split()) > 1 and not _submits(line) else "")
+        signature = script_signature(text)
+    if text:
+        return signature, line, stated_text(identify(comment=comment, script=text))
+    words = line.split()
+    stated = identify(comment=comment, argv=("srun", *words[1:]))
+    file = next((at for at, word in enumerate(words) if _SHELL.search(word)), len(words))
+    told = identify(argv=("python", "train.py", *words[file + 1 :])).values
+    lengths = {name: told[name] for name in LENGTHS if name in told}
+    return (
+        signature,
+        line,
+        stated_text(stated.over(Stated(lengths, dict.fromkeys(lengths, SCRIPT)))),
+    )
+
+
+def _submits(line: str) -> bool:
+    """Whether a line names a script whose text is elsewhere."""
+    word = next(iter(line.split(maxsplit=1)), "")
+    return word.rpartition("/")[2] in _SUBMIT or bool(_SHELL.search(word))
 
 
 @lru_cache(2**12)

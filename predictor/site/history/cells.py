@@ -16,6 +16,10 @@ UNLIMITED_S = 365 * 86_400.0
 # Unix times past these are of a finer unit: 1e11 s is the year 5138, 1e11 ms is 1973.
 _FINER = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
 _DURATION = re.compile(r"(?:(\d+)(?:-| days?,? ))?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?", re.ASCII)
+_UNIT = r"(\d+(?:\.\d+)?) ?([dhms])"  # 7h, 1d, 90min, 1h30m, as Kubernetes and people write
+_NAMED_UNITS = re.compile(
+    rf"(?:{_UNIT}(?:ays?|rs?|ours?|ins?|inutes?|ecs?|econds?)?[, ]*)+", re.ASCII | re.IGNORECASE
+)
 _DAYS = re.compile(r"(\d+)-(\d+)(?::(\d+))?", re.ASCII)  # Slurm: days-hours, days-hours:minutes
 # Other times that can be read in one way only; with slashes the day and the month cannot.
 _FORMS = ("%Y-%m-%d %I:%M:%S %p", "%a %b %d %H:%M:%S %Y", "%d-%b-%Y %H:%M:%S", "%d.%m.%Y %H:%M:%S")
@@ -26,6 +30,7 @@ _POWERS = {letter: 1024**power for power, letter in enumerate("KMGTP", start=1)}
 _GPU = re.compile(
     r"(?:gres[/:])?gpus?(?:[:/](?P<type>[^:=,(]*[^:=,\d(][^:=,(]*))?(?:[:=](?P<count>\d+))?(?:\(.*)?"
 )
+_UNITS_S = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 MIB = 2.0**20  # what Slurm counts memory in
 _CACHED = 2**14
 
@@ -63,11 +68,14 @@ def moment_s(text: str, zone: tzinfo | None) -> float:
 
 @lru_cache(_CACHED)
 def duration_s(text: str, scale: float) -> float | None:
-    """Seconds of ``[D-]HH:MM:SS``, ``MM:SS``, ``D-HH[:MM]`` or ``scale`` times a number."""
+    """Seconds of ``[D-]HH:MM:SS``, ``MM:SS``, ``D-HH[:MM]``, ``1d 7h`` or a number x ``scale``."""
     if match := _DAYS.fullmatch(text):
         days, hours, minutes, seconds = (*(int(part or 0) for part in match.groups()), 0)
     elif match := _DURATION.fullmatch(text):
         days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    elif _NAMED_UNITS.fullmatch(text):
+        parts = re.findall(_UNIT, text.lower())
+        return sum(float(number) * _UNITS_S[unit] for number, unit in parts)
     else:
         number = _number(text)
         return None if number is None or number < 0 else number * scale

@@ -34,20 +34,29 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
+class Noted:
+    """Of the run just given something could not be read, and counts as unknown."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Through:
     """Everything that ended before ``at_s`` (Unix seconds) has been given."""
 
     at_s: float
 
 
-Item = Run | Unread | LeftOut | Through
+Item = Run | Unread | Noted | LeftOut | Through
 
 
 @dataclass(slots=True)
 class Tally:
     """What became of the records of a source.
 
-    ``added`` are the runs by what the store had of them before, ``states`` by how they ended.
+    ``added`` are the runs by what the store had of them before, ``states`` by how they ended,
+    ``noted`` counts by reason what could not be read of them.
     ``unread_reasons`` counts the ``unread`` by reason, those after the first REASONS_COUNTED
     together; ``reasons`` are the first few in full.
     ``at_s`` is how far the source was read, ``cursor_s`` where the cursor stands.
@@ -58,6 +67,7 @@ class Tally:
     unread_reasons: Counter[str] = field(default_factory=Counter)
     states: Counter[JobState] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
+    noted: Counter[str] = field(default_factory=Counter)
     reasons: list[str] = field(default_factory=list)
     at_s: float | None = None
     cursor_s: float | None = None
@@ -72,11 +82,12 @@ class Tally:
         """All records that were looked at."""
         return self.runs + self.unread + self.left_out.total()
 
-    def skip(self, record: Unread) -> None:
-        """Count a record that cannot be read."""
-        self.unread += 1
-        known = record.reason in self.unread_reasons or len(self.unread_reasons) < REASONS_COUNTED
-        self.unread_reasons[record.reason[:_REASON_CHARS] if known else OTHER_REASONS] += 1
+    def skip(self, record: Unread | Noted) -> None:
+        """Count a record that cannot be read, or of which something cannot."""
+        reasons = self.noted if isinstance(record, Noted) else self.unread_reasons
+        self.unread += isinstance(record, Unread)
+        known = record.reason in reasons or len(reasons) < REASONS_COUNTED
+        reasons[record.reason[:_REASON_CHARS] if known else OTHER_REASONS] += 1
         if len(self.reasons) < REASONS_KEPT:
             self.reasons.append(f"{record.name}: {record.reason}"[:_REASON_CHARS])
 
@@ -87,6 +98,7 @@ class Tally:
             **asdict(self.added),
             "states": {state.value: number for state, number in self.states.most_common()},
             "left_out": dict(self.left_out.most_common()),
+            "noted": dict(self.noted.most_common()),
             "unread": self.unread,
             "unread_reasons": dict(self.unread_reasons.most_common()),
             "reasons": self.reasons,
@@ -155,7 +167,7 @@ def fill(
                 write()
         elif isinstance(item, LeftOut):
             tally.left_out[item.reason] += 1
-        elif isinstance(item, Unread):
+        elif isinstance(item, Unread | Noted):
             tally.skip(item)
         else:
             tally.at_s = item.at_s

@@ -18,7 +18,7 @@ from ...identify.grammar import parse_text
 from ...units import count, duration
 from .memory import SimilarRuns, SiteMemory
 from .past_runs import RunEnd
-from .request import OWN, SAME_JOB, JobRequest, Similarity
+from .request import ASSUMED, OWN, SAME_JOB, JobRequest, Similarity
 from .run_times import LEVELS, TOLD_LEVEL, Floats, RunTimes
 
 PHYSICS_LEVELS = (0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95)
@@ -160,6 +160,8 @@ class Estimate:
         elif not known & {*OWN, Similarity.USER}:
             who = "this user" if self.has_user else "a job without a user"
             told.append(f"nothing is known of {who}: others at this site stand for it")
+        if known & {*ASSUMED}:
+            told.append("runs that tell no directory, or no script, are taken for this job's")
         if not self.limit_s:
             told.append("no time limit is known")
         return tuple(told)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from profiles.storage import shipped_yaml
 
 from .past_runs import LogRatio, PastRun, RunEnd, ScaledRuns, hardware_of, rate_of, scaled_runs
-from .request import BY_SCRIPT, OF_MANY, JobRequest, Similarity
+from .request import ASSUMED, BY_SCRIPT, OF_MANY, JobRequest, Similarity
 from .run_times import Floats, QuantileCoverage, RunTimes
 
 # How many runs of each similarity weigh as much as all that is less telling.
@@ -286,8 +286,8 @@ class SiteMemory:
         similar: list[SimilarRuns] = []
         left, physics_share = 1.0, 0.0
         known = [
-            (key[0], window)
-            for key in job.similarities()
+            (similarity, window)
+            for similarity, key in job.sought()
             if (window := self._windows.get(key)) is not None
         ]
         if predicted is not None:
@@ -328,7 +328,7 @@ class SiteMemory:
         self, similarity: Similarity, window: RunWindow, job: JobRequest, physics: LogRatio
     ) -> ScaledRuns:
         """The runs of a window as they would be of a job."""
-        if similarity in BY_SCRIPT:
+        if similarity in (*BY_SCRIPT, *ASSUMED):
             return scaled_runs(window.runs, job, self._ratio, physics)
         runs, power = window.arrays, LIMIT_POWER.get(similarity, 0.0)
         ln_s, rows = runs.ln_run, np.arange(len(runs.ln_run))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import blake2b
@@ -37,6 +39,8 @@ class Similarity(StrEnum):
 
     SCRIPT = "script", "of the same user and script"
     COMMAND = "command", "of the same user and command"
+    ANYWHERE = "anywhere", "of the same user and script, directory unknown"
+    SO_NAMED = "so_named", "of the same user, name and number of GPUs, script unknown"
     EXACT = "exact", "of the same user, name to the last digit and number of GPUs"
     NAME = "name", "of the same user, name and number of GPUs"
     REQUEST = "request", "of the same user and request"
@@ -57,7 +61,9 @@ class Similarity(StrEnum):
 
 BY_SCRIPT = (Similarity.SCRIPT, Similarity.COMMAND)
 SAME_JOB = (*BY_SCRIPT, Similarity.NAME)
-OWN = (*SAME_JOB, Similarity.EXACT, Similarity.REQUEST)
+# Taken for runs of the same job where accounting does not say; no limit rests on them.
+ASSUMED = (Similarity.ANYWHERE, Similarity.SO_NAMED)
+OWN = (*SAME_JOB, *ASSUMED, Similarity.EXACT, Similarity.REQUEST)
 OF_MANY = (Similarity.ACCOUNT, Similarity.NAMED, Similarity.PARTITION, Similarity.SITE)
 
 
@@ -132,6 +138,25 @@ class JobRequest:
         asked = (self.partition, self.gpus, self.cpus, self.memory_bytes, self.limit_s)
         return "|".join(map(str, asked))
 
+    def sought(self) -> list[tuple[Similarity, tuple[Similarity, str]]]:
+        """What runs may share with this hashed job, most telling first, and the key they have.
+
+        Runs of the same script whose accounting tells no directory, or no script, count too.
+        """
+        found = [(key[0], key) for key in self.similarities()]
+        scripted, assumed = sum(kind in BY_SCRIPT for kind, _ in found), []
+        if self.user and self.script and self.directory:
+            assumed.append((Similarity.ANYWHERE, self._by_script("")))
+        if self.user and self.name and scripted:
+            assumed.append((Similarity.SO_NAMED, self._by_name()))
+        return [*found[:scripted], *assumed, *found[scripted:]]
+
+    def _by_script(self, directory: str) -> tuple[Similarity, str]:
+        return Similarity.SCRIPT, digest("s", self.user, self.script, directory)
+
+    def _by_name(self) -> tuple[Similarity, str]:
+        return Similarity.NAME, digest("n", self.user, self.name, str(self.gpus))
+
     def similarities(self) -> Iterator[tuple[Similarity, str]]:
         """A hash for each similarity that this job may have with others, most telling first."""
         if not self.hashed:
@@ -139,14 +164,14 @@ class JobRequest:
             return
         request = self.request_key
         if self.user and self.script:
-            yield Similarity.SCRIPT, digest("s", self.user, self.script, self.directory)
+            yield self._by_script(self.directory)
         if self.user and self.command:
             yield Similarity.COMMAND, digest("c", self.user, self.command)
         named = self.name and not (self.script or self.command)
         if self.user and named and self.exact:
             yield Similarity.EXACT, digest("e", self.user, self.exact, str(self.gpus))
         if self.user and named:
-            yield Similarity.NAME, digest("n", self.user, self.name, str(self.gpus))
+            yield self._by_name()
         if self.user:
             yield Similarity.REQUEST, digest("r", self.user, request)
             yield Similarity.USER, digest("u", self.user)
@@ -183,6 +208,7 @@ _ANY_NUMBER = re.compile(r"(?<![A-Za-z_])[-+]?\d[\d_.]*(?:e[-+]?\d+)?", re.ASCII
 _PATH = re.compile(r"(?<![\w.@$+{}~-])(?:[\w.@$+{}~-]*/)+", re.ASCII)
 # Directives are in the request already, and a comment runs nothing.
 _COMMENT = re.compile(r"(?:^|(?<=\s))#.*")
+_WRAP = re.compile(r"\s--wrap[=\s]\s*(?=\S)")
 _SCRIPT = re.compile(r"(?:\S*/)?[\w.+-]+\.(?:sh|bash|sbatch|slurm|job|py)", re.ASCII)
 
 
@@ -196,6 +222,20 @@ def script_signature(text: str) -> str:
     words = _COMMENT.sub("", "\n".join(text[:MAX_TEXT].splitlines())).split()
     normal = _ANY_NUMBER.sub("#", _PATH.sub("/", " ".join(words)))
     return digest(normal) if normal else ""
+
+
+def wrapped_script(line: str) -> str:
+    """The text that the option ``--wrap`` of a submit line runs; empty without one.
+
+    Accounting keeps no quotes: there it is all that follows.
+    """
+    found = _WRAP.search(line)
+    if found is None:
+        return ""
+    text = line[found.end() :]
+    with suppress(ValueError):
+        return shlex.split(text)[0] if text[:1] in "\"'" else text
+    return text
 
 
 def command_signature(command: str, directory: str) -> str:
