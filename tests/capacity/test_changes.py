@@ -5,13 +5,16 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+import click
 import pytest
 from capacity_jobs import START_S, frame, job
 from click.testing import CliRunner
 
 from predictor.cli.main import main
+from predictor.cli.options import job_of, job_options, model_argument
 from predictor.errors import TraceError
 from predictor.estimate.fitting import Fitted
+from predictor.job.training_job import TrainingJob
 from predictor.planning.cost import Tariff, Terms
 from predictor.site.capacity.configurations import Outlook, configurations, step_ratio, training_job
 from predictor.site.capacity.jobs import PeriodJobs, jobs_of
@@ -102,9 +105,16 @@ def test_the_change_is_a_flag_of_the_trainer(fitted: Fitted, trainer: str, flag:
     ratio = step_ratio(found[0].found, to)
     each = Better(kind=OpportunityKind.MIXED_PRECISION, of=found[0], to=to, ratio=ratio)
     assert flag in change_of(each)
-    longer = Range(low=1.1, median=1.2, high=1.3)
-    fewer = Better(kind=OpportunityKind.FEWER_GPUS, of=found[0], to=to, ratio=longer)
-    assert change_of(fewer).endswith(", and a time limit for the longer run")
+
+
+@pytest.mark.parametrize("median", [0.9, 1.2])
+def test_who_may_run_longer_on_fewer_gpus_is_told_to_ask_for_the_time(
+    fitted: Fitted, median: float
+) -> None:
+    found = configurations(ran(job(asked=FP32, gpus=4)).table, Outlook(fitted.predictor), 9)
+    longer = Range(low=0.5, median=median, high=3.1)
+    fewer = Better(kind=OpportunityKind.FEWER_GPUS, of=found[0], to=found[0].found, ratio=longer)
+    assert change_of(fewer).endswith(", and a time limit for a run up to 3.1 times as long")
 
 
 def test_every_advice_has_a_command_that_runs_and_checks_it(fitted: Fitted) -> None:
@@ -113,17 +123,50 @@ def test_every_advice_has_a_command_that_runs_and_checks_it(fitted: Fitted) -> N
     jobs = ran(job(asked=FP32), job(job_id="2", asked=wide, gpus=16))
     found = configurations(jobs.table, outlook, most=10)
     rows = better(found, outlook, [V100, A100], Terms())
-    checks = [command for row in rows for command in row.command.split(" && ")]
-    mixed = outlook(in_mixed_precision(found[0].job))
     assert rows
-    assert mixed is not None
-    ratio = step_ratio(found[0].found, mixed)
-    kind = OpportunityKind.MIXED_PRECISION
-    checks.append(check_of(Better(kind=kind, of=found[0], to=mixed, ratio=ratio)))
-    for command in checks:
+    for command in (command for row in rows for command in row.command.split(" && ")):
         program, *words = shlex.split(command)
         done = CliRunner().invoke(main, [*words, "--format", "json"])
         assert (program, done.exit_code) == ("precision-time", 0), (command, done.output)
+
+
+def test_that_command_says_all_that_the_job_was(fitted: Fitted) -> None:
+    read: list[TrainingJob] = []
+
+    @click.command()
+    @model_argument
+    @job_options()
+    def said(model: str, **fields: Any) -> None:
+        read.append(job_of(model, fields))
+
+    outlook = Outlook(fitted.predictor)
+    for asked in (
+        "model=gpt-style precision=fp32 batch_size=4 grad_accum=2 tensor_parallel=2 optimizer=adam"
+        ' framework=megatron framework_date=2023.25 options="amp=off;tf32=off;sequence_parallel=on"'
+        ' variant="heads=8;hidden=512;layers=12"',
+        "model=resnet18 precision=fp32 batch_size=16 image_size=32x32 gpus_per_node=1"
+        " fabric=ethernet-10 options=placement=unconsolidated",
+        'model=bert-large precision=fp32 phases="share=0.5,seq_len=128,batch_size=8;share=0.5"',
+    ):
+        [one] = configurations(ran(job(asked=asked, gpus=4)).table, outlook, most=1)
+        for kind, to in (
+            (OpportunityKind.MIXED_PRECISION, in_mixed_precision(one.job)),
+            (OpportunityKind.FEWER_GPUS, next(with_fewer_gpus(one.job), None)),
+        ):
+            new = outlook(to)
+            assert new is not None
+            found = Better(kind=kind, of=one, to=new, ratio=step_ratio(one.found, new))
+            for command in check_of(found).split(" && "):
+                said.main(shlex.split(command)[2:], standalone_mode=False)
+            # One command compares jobs that differ in precision alone.
+            was = read[0] if read[1:] else read[0].but(precision=one.job.precision)
+            assert [was, read[-1]] == [by_micro_batch(one.job), by_micro_batch(new.job)]
+            read.clear()
+
+
+def by_micro_batch(one: TrainingJob) -> TrainingJob:
+    batch = {"batch_size": one.micro_batch_size, "grad_accum": one.micro_steps}
+    return one.but(global_batch_size=None, **batch)
 
 
 def test_fewer_gpus_keep_the_global_batch() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -20,7 +20,7 @@ from profiles.storage import shipped_yaml
 
 from ...errors import PrecisionTimeError
 from ...estimate.prediction import Prediction
-from ...identify.grammar import parse_text
+from ...identify.grammar import parse_text, value_text
 from ...job.precision import Precision
 from ...job.training_job import TrainingJob
 from ...planning.cost import Terms
@@ -34,11 +34,12 @@ _PRECISION_OPTIONS = ("amp", "tf32")
 # Rows of one kind, the largest first.
 MOST_ROWS = 50
 PROGRAM = "precision-time"
-# What a check says of a job besides its GPUs, precision and batch, by the option of the commands.
-_STATED = (
-    *("seq_len", "image_size", "optimizer", "framework", "sharding"),
-    *("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel"),
-)
+# What a check says of a job in a way of its own, and what it leaves out: what changes no step.
+_APART = {
+    *("precision", "gpu", "gpus", "gpus_per_node", "batch_size", "global_batch_size", "grad_accum"),
+    *("steps", "epochs", "dataset_size", "sequence_parallel", "source"),
+}
+_DEFAULTS = {one.name: one.default for one in fields(TrainingJob)}
 _FP16_ALONE = " (no flag for bf16 is known: this is fp16)"
 # A change that saves less than this share of the GPU-hours (or the money) is not worth a mail.
 LEAST_SAVING = 0.05
@@ -237,38 +238,38 @@ def change_of(each: Better) -> str:
         words.append(flags.get("batch", "batch per GPU {batch}").format(batch=to.micro_batch_size))
     if to.micro_steps != of.job.micro_steps:
         words.append(flags.get("steps", "{steps} micro-steps").format(steps=to.micro_steps))
-    if each.ratio.median > 1:
-        words.append("and a time limit for the longer run")
+    if each.ratio.high > 1:
+        words.append(f"and a time limit for a run up to {each.ratio.high:.2g} times as long")
     return ", ".join(words)
 
 
 def check_of(each: Better) -> str:
     """The command that predicts the job before and after the change."""
     old, new = each.of.job, each.to.job
-    stated = parse_text(each.of.config, "history").values
-    same = [
-        f"--{name.replace('_', '-')} {_shown(stated[name])}" for name in _STATED if name in stated
-    ]
-    same += [f"--option {name}={value}" for name, value in old.options]
-    if each.kind is OpportunityKind.FEWER_GPUS:
-        return " && ".join(f"{PROGRAM} predict {_said(job, job, same)}" for job in (old, new))
-    return f"{PROGRAM} compare {_said(old, new, same)}"
+    before, after = _described(old), _described(new)
+    if before != after:
+        both = ((old, before), (new, after))
+        return " && ".join(f"{PROGRAM} predict {job.model} {_on(job)} {rest}" for job, rest in both)
+    return f"{PROGRAM} compare {old.model} {_on(old, new)} {before}"
 
 
-def _said(old: TrainingJob, new: TrainingJob, same: Sequence[str]) -> str:
-    gpus = dict.fromkeys([old.gpu, new.gpu])
-    precisions = dict.fromkeys([old.precision.value, new.precision.value])
-    words = [old.model, *(f"--gpu {name}" for name in gpus)]
-    words += [f"--precision {name}" for name in precisions]
-    words += [f"--gpus {new.gpus}", f"--gpus-per-node {new.gpus_per_node}"]
-    words += [f"--batch-size {new.micro_batch_size}", f"--grad-accum {new.micro_steps}"]
-    return " ".join([*words, *same])
+def _on(*jobs: TrainingJob) -> str:
+    gpus = dict.fromkeys(f"--gpu {job.gpu}" for job in jobs)
+    precisions = dict.fromkeys(f"--precision {job.precision.value}" for job in jobs)
+    return " ".join((*gpus, *precisions))
 
 
-def _shown(value: object) -> str:
-    if isinstance(value, tuple):
-        return "x".join(str(part) for part in value)
-    return shlex.quote(str(value))
+def _described(job: TrainingJob) -> str:
+    """Options of the commands that say all of a job but its GPU, its precision and its length."""
+    words = [f"--gpus {job.gpus}", f"--gpus-per-node {job.gpus_per_node}"]
+    words += [f"--batch-size {job.micro_batch_size}", f"--grad-accum {job.micro_steps}"]
+    for name, told in shipped_yaml("keys.yaml").items():
+        value = getattr(job, name)
+        if "help" in told and name not in _APART and value != _DEFAULTS[name]:
+            option = "--" + told.get("option", name).replace("_", "-")
+            texts = [(one,) for one in value] if "repeated" in told else [value]
+            words += [f"{option} {shlex.quote(value_text(one))}" for one in texts]
+    return " ".join(words)
 
 
 def _row(group: Sequence[Better], terms: Terms) -> Opportunity:

@@ -24,7 +24,7 @@ from predictor.site.capacity.render import mail
 from predictor.site.capacity.render.files import prometheus_text, render_json, write_csvs
 from predictor.site.capacity.render.mail import render_markdown
 from predictor.site.capacity.render.page import render_html
-from predictor.site.capacity.render.words import findings, headlines, read, savings, shown
+from predictor.site.capacity.render.words import findings, headlines, read, said, savings, shown
 from predictor.site.capacity.report import anonymised
 from predictor.site.capacity.report_data import CapacityReport
 
@@ -173,6 +173,19 @@ def test_what_to_do_first_is_the_largest() -> None:
     rich = replace(sample_report.full().opportunities[0], saved_gpu_hours=sample_report.wide(1e6))
     first = findings(replace(sample_report.full(), opportunities=(rich,)))[0]
     assert first.command == rich.command
+
+
+@pytest.mark.parametrize(("gpu_hours", "little"), [(9.0, True), (400.0, False)])
+def test_hours_of_a_few_long_jobs_are_not_called_little(gpu_hours: float, little: bool) -> None:
+    report = sample_report.full()
+    short = replace(report.losses[0], jobs=10, median_run_s=300.0, gpu_hours=gpu_hours)
+    told = {
+        state: said("losses", 0, replace(short, state=state), report)
+        for state in ("cancelled", "failed", "timeout")
+    }
+    assert ("little was lost" in told["cancelled"]) is little
+    assert ("Most fail in the first minutes" in told["failed"]) is little
+    assert "estimate" not in told["timeout"]  # runs that were cut off teach it too short a time
 
 
 def test_findings_of_one_kind_are_added_up_and_no_row_twice() -> None:
