@@ -81,7 +81,9 @@ def compare(
 def _show_comparison(lines: Sequence[Line], skipped: Sequence[str]) -> None:
     first = lines[0].found
     length = "" if first.steps is None else f", {count(first.steps)} steps"
-    batch = f"batch {first.job.micro_batch_size} per GPU"
+    batch = f"{count(first.job.step_samples)} samples per step"
+    if first.job.batch_size is not None:
+        batch = f"batch {options.micro_batch(first.job)} per GPU"
     gpus = f"{first.job.gpus} GPU" + "s" * (first.job.gpus > 1)
     click.echo(f"{first.job.model} on {gpus}, {batch}{length}\n")
     whole = "total" if first.steps is not None else "step"
@@ -309,8 +311,7 @@ def _told(one: Plan) -> str:
 
 def _plan_cells(one: Plan, chosen: bool, priced: bool) -> list[str]:
     job, cost = one.found.job, one.cost
-    batch = str(job.micro_batch_size) + (f" x {job.micro_steps}" if job.micro_steps > 1 else "")
-    gpus = f"{job.gpus} x {job.gpu}"
+    gpus, batch = f"{job.gpus} x {job.gpu}", options.micro_batch(one.found.runs)
     cells = [MARK if chosen else "", gpus, job.precision.value, batch, duration(one.seconds)]
     if priced:
         cells.append("-" if cost.amount is None else money(cost.amount, cost.currency))

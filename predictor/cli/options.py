@@ -231,6 +231,11 @@ def refit(measurements: Sequence[Measurement] | None = None) -> Fitted:
         return fit(measurements, progress=bar)
 
 
+def micro_batch(job: TrainingJob) -> str:
+    """Samples of a micro-step on one GPU and, where there are several, micro-steps: ``256 x 2``."""
+    return str(job.micro_batch_size) + (f" x {job.micro_steps}" if job.micro_steps > 1 else "")
+
+
 def assumed(predictions: Iterable[Prediction]) -> Iterator[str]:
     """A head and what is assumed of jobs, each with its widest range; nothing where nothing is."""
     from ..estimate.assumptions import widest

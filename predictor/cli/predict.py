@@ -94,7 +94,8 @@ def text(found: Prediction, terms: Terms | None = None) -> Iterator[str]:
         yield from phases(found)
     else:
         yield f"{job.model}, {job.precision.value}, {job.gpus} x {job.gpu} ({nodes})"
-        yield f"batch {job.micro_batch_size} per GPU, {count(job.step_samples)} samples per step"
+        batch = options.micro_batch(found.runs)
+        yield f"batch {batch} per GPU, {count(job.step_samples)} samples per step"
     yield ""
     half, most = found.total_interval(0.5), found.total_interval()
     if half is not None and most is not None:
@@ -129,10 +130,10 @@ def phases(found: Prediction) -> Iterator[str]:
     for number, (phase, one) in enumerate(zip(found.job.phases, found.phases, strict=True), 1):
         job, step_s = one.job, duration(one.step_s)
         lasts = f"{count(one.steps)} steps" if one.steps else f"{percent(phase.share or 0.0)}"
-        micro = f"batch {job.micro_batch_size}" + (f" x {job.micro_steps}" * (job.micro_steps > 1))
         length = f", {job.seq_len} tokens" if job.seq_len else ""
         took = f"{step_s} a step" if one.total_s is None else duration(one.total_s)
-        what = f"{job.precision.value}, {micro} per GPU{length}"
+        batch = options.micro_batch(one.runs)
+        what = f"{job.precision.value}, batch {batch} per GPU{length}"
         yield _line(f"{GAP}phase {number}, {lasts}", took, what)
 
 

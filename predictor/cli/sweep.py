@@ -13,7 +13,7 @@ from ..optional import needs
 from ..units import MISSING, duration, gibibytes, percent, short
 from .console import format_option, show_json, show_table
 from .costs import cost_options, kilowatt_hours, money, take_terms
-from .options import predictor
+from .options import assumed, micro_batch, predictor
 
 if TYPE_CHECKING:
     from ..planning.sweeps.search import Search, SweptConfiguration, Total
@@ -115,6 +115,8 @@ def _show_text(search: Search, kept: Search, currency: str) -> None:
     click.echo(f"\n{search.trials} trials, {percent(search.share)} of their length on average")
     for name, value, note in _lines(total, low, high, currency):
         click.echo(f"{name:<18}{value}  (95 %: {note})")
+    if told := "\n".join(assumed(one.plan.found for one in search.configurations)).rstrip():
+        click.echo(f"\n{told}")
     if kept.trials < search.trials:
         left = kept.total()
         click.echo(
@@ -137,7 +139,7 @@ def _lines(total: Total, low: Total, high: Total, currency: str) -> list[tuple[s
 
 def _cells(one: SweptConfiguration, kept: int, efficient: bool) -> list[str]:
     job, cost = one.plan.found.job, one.plan.cost
-    batch, took = str(job.micro_batch_size), duration(cost.seconds)
+    batch, took = micro_batch(one.plan.found.runs), duration(cost.seconds)
     amount = MISSING if cost.amount is None else f"{cost.amount:,.2f}"
     mark = MARK if efficient else "" if one.plan.found.memory.ok else TOO_LARGE
     how = [mark, job.model, f"{job.gpus} x {job.gpu}", job.precision.value, batch, took]

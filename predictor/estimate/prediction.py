@@ -12,6 +12,7 @@ from ..errors import JobError
 from ..graphs.catalog import entry_of
 from ..job.training_job import TrainingJob
 from ..physics.autocast import peak_flops
+from ..physics.memory import as_it_runs
 from ..physics.step import StepTime
 from ..units import count, duration, percent, short, span
 from .assumptions import Assumption, widened, widest
@@ -142,6 +143,11 @@ class Prediction:
         return self.total_interval(level) or (step.low_s, step.high_s)
 
     @property
+    def runs(self) -> TrainingJob:
+        """The job as it is priced: with what is assumed of it because the memory is too small."""
+        return as_it_runs(self.job)
+
+    @property
     def memory(self) -> Fit:
         """Memory of one GPU by part, whether the job fits it, and what would make it fit."""
         return fits(self.job)
@@ -163,9 +169,9 @@ class Prediction:
             "gpu": job.gpu,
             "gpus": job.gpus,
             "nodes": job.nodes,
-            "batch_size": job.micro_batch_size,
+            "batch_size": self.runs.micro_batch_size,
             "global_batch_size": job.step_samples,
-            "grad_accum": job.micro_steps,
+            "grad_accum": self.runs.micro_steps,
             "step_s": self.step_s,
             "throughput": self.throughput,
             "throughput_per_gpu": self.throughput / job.gpus,

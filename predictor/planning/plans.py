@@ -13,6 +13,7 @@ from ..estimate.core import Predictor
 from ..estimate.fits import fits, largest_batch
 from ..estimate.prediction import Prediction, summed
 from ..job.training_job import TrainingJob
+from ..physics.memory import as_it_runs
 from ..units import duration, gibibytes, short
 from .cost import Cost, Terms, cost_of
 
@@ -148,7 +149,11 @@ def make_plans(
 
 
 def fitting_job(job: TrainingJob) -> TrainingJob | None:
-    """The job, or the same global batch in the fewest micro-steps that fit; None where none do."""
+    """The job, or the same global batch in the fewest micro-steps that fit; None where none do.
+
+    Micro-steps that would be assumed are stated: whoever follows a plan has to ask for them.
+    """
+    job = job.but(grad_accum=as_it_runs(job).grad_accum)
     if fits(job).ok:
         return job
     if job.global_batch_size is None:

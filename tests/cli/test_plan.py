@@ -172,6 +172,24 @@ def test_a_global_batch_is_split_into_micro_steps_that_fit(run_json: RunJson) ->
     assert any("3 GPUs" in line for line in found["left_out"])
 
 
+def test_micro_steps_that_memory_makes_necessary_are_told_wherever_a_batch_is(
+    run: Run, run_json: RunJson
+) -> None:
+    job = ("bert-large", "--global-batch-size", "16384", "--seq-len", "128", "--steps", "7038")
+    where = ("--precision", "amp", "--gpu", "h100", "--gpus")
+    [plan] = run_json("plan", *job, *where, "8", "--within", "9d")["plans"]
+    found = run_json("predict", *job, *where, "8")
+    assert (found["batch_size"], found["grad_accum"]) == (plan["batch_size"], plan["grad_accum"])
+    assert plan["grad_accum"] > 1
+    assert "grad_accum" not in {one["field"] for one in plan["assumptions"]}  # the plan states it
+    batch = "{batch_size} x {grad_accum} per GPU".format_map(found)
+    assert f"batch {batch}, 16,384 samples" in run("predict", *job, *where, "8").stdout
+    # Where it is not assumed, what would make it fit keeps the batch.
+    assert "would fit: 2 micro-steps with a batch of 256 per GPU" in (
+        run("predict", *job, *where, "32").stdout
+    )
+
+
 def test_a_careful_plan_takes_longer(run_json: RunJson) -> None:
     words = ("plan", *JOB, "--gpus", "8", "--gpu", "v100", "--precision", "amp", "--within", "90d")
     usual, careful = (run_json(*words, *more)["plans"][0] for more in ((), ("--quantile", "0.95")))

@@ -131,6 +131,7 @@ def test_the_command(fitted: Fitted, tmp_path: Path) -> None:
     assert text.exit_code == 0, text.output
     assert "12 trials" in text.stdout
     assert "GPU-hours" in text.stdout
+    assert "  channels_last: off is assumed" in text.stdout
     bound = CliRunner().invoke(
         main, ["sweep", str(path), "--gpu-hours", "0.01", "--format", "json"]
     )
