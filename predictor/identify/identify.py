@@ -24,11 +24,13 @@ from .draft import Draft, settle
 from .files import Files, files_at, settings_of
 from .grammar import parse_mapping, parse_text
 from .launch import (
+    CONTAINERS,
     Launch,
     base_name,
     family_of,
     flag_of,
     flags,
+    is_brief,
     launch_of,
     said,
     serves,
@@ -36,14 +38,13 @@ from .launch import (
     shell_text,
 )
 from .rules import RuleContext, Rules
-from .shell import MAX_SCRIPT, VISIBLE, Command, Sourced, read_script
+from .shell import MAX_SCRIPT, VISIBLE, Command, Script, Sourced, read_script
 from .stated import FILE, LENGTHS, NOTES, SCRIPT, Problem, Stated, one_line
 
 MARK = "#SBATCH"
 IMAGE = "container-image"  # the option of pyxis
 _LONG = re.compile(r"--([a-z][a-z-]+)(?:=(.*))?", re.ASCII | re.S)
 MAX_PROBLEMS = 5
-MAX_LED = 16  # words of a launcher before what it starts
 MAX_WORD = 40  # of a word that a message repeats
 MAX_TRAINING_COMMANDS = 50
 # Scripts in scripts, one inside the other.
@@ -64,7 +65,7 @@ _ONES = str.maketrans("0123456789", "1" * 10)
 # Where a batch job starts, unless it moves.
 HERE = {"SLURM_SUBMIT_DIR": ".", "PWD": "."}
 NOWHERE = -1
-_CONTAINERS = frozenset(("docker", "podman", "enroot", "shifter", "ch-run", "udocker"))
+_JOINS = ("MASTER_", "WORLD_SIZE", "RANK")  # variables by which processes find each other
 # What a configuration of DeepSpeed that the script itself writes would have said.
 _OF_DEEPSPEED = re.compile(r"sharding:the file of|file:--deepspeed[^,]+ is not read")
 # Problems that any program may have.
@@ -138,42 +139,44 @@ def _parsed(
     files: Files | None,
 ) -> Stated:
     notes = parse_text(" ".join(_LINE.findall(text)), NOTES, ours=True)
+    script = Script((Command(argv, False),))
     if text.strip():
         here = {} if files is None else HERE
         script = read_script(text, {**here, **dict(environment)}, argv[1:], _sourced(files))
-        commands = script.commands
-        runs = list(_runs(commands, files))
-        configs = [s for d in script.documents if (s := deepspeed_stated(d)) is not None]
-    else:
-        commands = (Command(argv, False),)
-        runs, configs = list(_runs(commands, files)), []
+    runs = list(_runs(script.commands, files))
+    configs = [s for d in script.documents if (s := deepspeed_stated(d)) is not None]
+    training = _trainings(runs, files)
     asked = sbatch_options(text)
     images = (asked.get(IMAGE, ""), *(word for run in runs for word in run.launch.before))
-    stated = dated(_training(runs, configs, files), images)
-    known = flags().brief.union(run.launch.program for run in runs)
-    beside = dict.fromkeys(name for name in _beside(commands, files) if name not in known)
+    stated = dated(_training(training, configs), images)
+    known = flags().brief.union(run.launch.program for run, _ in training)
+    beside = dict.fromkeys(name for name in _beside(script, files) if name not in known)
     told = tuple(Problem(SCRIPT, one, "gpus", True) for one in _disputed(runs, asked, files))
-    problems, unclear = (*told, *stated.problems), (*stated.unclear, *beside)
+    copies = {} if told else dict.fromkeys(_copies(runs, asked))
+    assumed = (f"{one} may start copies: that they train together is assumed" for one in copies)
+    told += tuple(Problem(SCRIPT, f"{one}, and no limit is set", "gpus") for one in assumed)
+    problems, unclear = (*told, *stated.problems), (*stated.unclear, *copies, *beside)
     shown = tuple(one_line(word[:MAX_WORD]) for word in unclear[:MAX_PROBLEMS])
     return settle(notes.over(replace(stated, problems=problems, unclear=shown)))
 
 
-def _beside(commands: Sequence[Command], files: Files | None, depth: int = 0) -> Iterator[str]:
+def _beside(script: Script, files: Files | None, depth: int = 0) -> Iterator[str]:
     """Programs that a script runs, commands that may take their time, and what slows them all."""
-    brief, slows = (flags().patterns[name] for name in ("brief", "slows"))
-    for command in commands:
+    for command in script.commands:
         here, words = files_at(files, command.directory), command.words
         inner = _inner(command, here, command.directory) if depth < MAX_DEPTH else None
         if inner is not None:
             yield from _beside(inner, here, depth + 1)
         elif (launch := launch_of(words)) is not None:
             yield launch.program
-        elif words:
-            led = MAX_LED if base_name(words[0]) in flags().launchers else 1
-            quick = any(brief.match(" ".join(words[at : at + 3])) for at in range(led))
-            yield from () if quick and not (command.repeated and "sleep" in words) else words[:1]
+        elif words and (not is_brief(words) or (command.repeated and "sleep" in words)):
+            yield words[0]
         told = (*map("=".join, command.exported.items()), *words)
-        yield from (word.partition("=")[0] for word in told if slows.match(word))
+        slows = flags().patterns["slows"].match
+        yield from (word.partition("=")[0] for word in told if slows(word))
+    for text in script.substituted:
+        within = _beside(read_script(text), None, depth + 1) if depth < MAX_DEPTH else (text,)
+        yield from (f"$({name})" for name in within)
 
 
 def dated(stated: Stated, words: Iterable[str]) -> Stated:
@@ -192,15 +195,10 @@ def dated(stated: Stated, words: Iterable[str]) -> Stated:
 
 def _disputed(runs: Sequence[_Run], asked: Mapping[str, str], files: Files | None) -> Iterator[str]:
     """Where a launcher starts other than one process for each GPU that sbatch is asked for."""
-    nodes, total = asked.get("nodes", ""), asked.get("gpus", "")
-    gpus = asked.get("gpus-per-node") or asked.get("gres", "").partition("gpu")[2]
-    gpus = (gpus or (total if nodes in ("", "1") else "")).rpartition(":")[2]
-    whole = str(int(gpus) * int(nodes or 1)) if gpus.isdigit() and (nodes or "1").isdigit() else ""
+    gpus, nodes, whole = _wanted(asked)
     numbers = {"gpus": gpus, "nodes": nodes, "whole": whole}
     requests = {flag: numbers[what] for flag, what in flags().starting.items()}
     requests |= dict.fromkeys(flags().using, gpus)
-    per_node = asked.get("ntasks-per-node", "1")
-    tasks = str(int(per_node) * int(nodes or 1)) if (per_node + nodes).isdigit() else ""
     for run in runs:
         here, path = files_at(files, run.directory), run.launch.started.get(LAUNCHER_FILE, "")
         told = settings_of(path, (here(path) or "") if here and path else "") or {}
@@ -209,15 +207,38 @@ def _disputed(runs: Sequence[_Run], asked: Mapping[str, str], files: Files | Non
             wanted = requests.get(flag, "")
             if started.isdigit() and wanted.isdigit() and int(started) != int(wanted):
                 yield f"{flag} {started}, and #SBATCH asks for {wanted}: no limit is set"
-        starts = {base_name(word).removesuffix(".py") for word in run.launch.before}
-        if starts & flags().spreading == {"srun"} and not family_of(run.launch).spreads:
-            flagged = run.launch.started
-            ran = flagged.get("--ntasks") or flagged.get("-n") or asked.get("ntasks") or tasks
-            if whole and ran.isdigit() and int(ran) != int(whole):
-                yield f"srun starts {ran}, and #SBATCH asks for {whole} GPUs: no limit is set"
+        ran = _tasks(run, asked)
+        srun = run.launch.copied == "srun" and not family_of(run.launch).spreads
+        if srun and whole and ran.isdigit() and int(ran) != int(whole):
+            yield f"srun starts {ran}, and #SBATCH asks for {whole} GPUs: no limit is set"
         if run.visible and gpus.isdigit() and run.visible != int(gpus):
             seen = max(run.visible, 0)
             yield f"{VISIBLE} names {seen}, and #SBATCH asks for {gpus}: no limit is set"
+
+
+def _wanted(asked: Mapping[str, str]) -> tuple[str, str, str]:
+    """GPUs a node, nodes and GPUs as a whole that sbatch is asked for; empty where not known."""
+    nodes, total = asked.get("nodes", ""), asked.get("gpus", "")
+    gpus = asked.get("gpus-per-node") or asked.get("gres", "").partition("gpu")[2]
+    gpus = (gpus or (total if nodes in ("", "1") else "")).rpartition(":")[2]
+    known = gpus.isdigit() and (nodes or "1").isdigit()
+    return gpus, nodes, str(int(gpus) * int(nodes or 1)) if known else ""
+
+
+def _tasks(run: _Run, asked: Mapping[str, str]) -> str:
+    """How many processes srun starts; empty where that is not known."""
+    per_node, nodes = asked.get("ntasks-per-node", "1"), asked.get("nodes", "")
+    tasks = str(int(per_node) * int(nodes or 1)) if (per_node + nodes).isdigit() else ""
+    flagged = run.launch.started
+    return flagged.get("--ntasks") or flagged.get("-n") or asked.get("ntasks") or tasks
+
+
+def _copies(runs: Sequence[_Run], asked: Mapping[str, str]) -> Iterator[str]:
+    """What starts a program several times, though nothing says that these train together."""
+    for run in runs:
+        one = "1" in (_wanted(asked)[2], *map(run.launch.started.get, ("--ntasks", "-n", "-np")))
+        if run.launch.copied and not (one or run.joined or run.launch.joins):
+            yield run.launch.copied
 
 
 def _used(launch: Launch) -> dict[str, str]:
@@ -255,13 +276,14 @@ class _Run:
 
     ``directory`` is where it runs, as the script says it; None where that is not known, or where
     its files are those of a container. ``visible`` GPUs are those that it is told to use, 0 where
-    it is not told and NOWHERE for none.
+    it is not told and NOWHERE for none. ``joined`` are processes that are told of each other.
     """
 
     launch: Launch
     repeated: bool
     directory: str | None
     visible: int = 0
+    joined: bool = False
 
 
 def _runs(commands: Sequence[Command], files: Files | None, depth: int = 0) -> Iterator[_Run]:
@@ -272,7 +294,7 @@ def _runs(commands: Sequence[Command], files: Files | None, depth: int = 0) -> I
             plain = (w for w in command.words[1:] if " " not in w)
             images = (w for w in plain if serves((w,)) or flags().patterns["image"].search(w))
             started = (command.words[0], *images)
-            for run in _runs(inner, files_at(files, directory), depth + 1):
+            for run in _runs(inner.commands, files_at(files, directory), depth + 1):
                 known = outer is not None and run.directory is not None
                 place = join(outer or "", run.directory or "") if known else None
                 whole = replace(run.launch, before=(*started, *run.launch.before))
@@ -283,7 +305,9 @@ def _runs(commands: Sequence[Command], files: Files | None, depth: int = 0) -> I
             seen = command.exported.get(VISIBLE, "")
             visible = seen.count(",") + 1 if seen.replace(",", "").isdigit() else 0
             visible = NOWHERE if VISIBLE in command.exported and seen in ("", "-1") else visible
-            yield _Run(launch, command.repeated, _outside(launch.before, directory), visible)
+            joined = any(name.startswith(_JOINS) for name in command.exported)
+            place = _outside(launch.before, directory)
+            yield _Run(launch, command.repeated, place, visible, joined)
 
 
 def _sourced(files: Files | None) -> Sourced:
@@ -291,32 +315,30 @@ def _sourced(files: Files | None) -> Sourced:
     return lambda path, at: None if (here := files_at(files, at)) is None else here(path)
 
 
-def _inner(
-    command: Command, files: Files | None, directory: str | None
-) -> tuple[Command, ...] | None:
-    """The commands of a shell text, or of a script that may be read; None where it is neither."""
+def _inner(command: Command, files: Files | None, directory: str | None) -> Script | None:
+    """What a shell text says, or of a script that may be read; None where it is neither."""
     text, arguments = shell_text(command.words), tuple[str, ...]()
     here = files_at(files, _outside(command.words, directory))
     if text is None and launch_of(command.words) is None and (file := shell_file(command.words)):
         text, arguments = None if here is None else here(file[0]), file[1:]
     if text is None:
         return None
-    return read_script(text, command.exported, arguments, _sourced(here)).commands
+    return read_script(text, command.exported, arguments, _sourced(here))
 
 
 def _outside(words: Sequence[str], directory: str | None) -> str | None:
     """The directory, None where the words start a container whose files are its own."""
-    inside = any(base_name(w) in _CONTAINERS or w.startswith("--container") for w in words)
+    inside = any(base_name(w) in CONTAINERS or w.startswith("--container") for w in words)
     return None if inside else directory
 
 
-def _training(runs: Sequence[_Run], configs: Sequence[Stated], files: Files | None) -> Stated:
-    """What all training commands agree on, over the configurations that the script writes."""
+def _trainings(runs: Sequence[_Run], files: Files | None) -> list[tuple[_Run, Stated]]:
+    """The commands that train, with what they state."""
     found = [
         (run, command_stated(run.launch, files_at(files, run.directory)))
         for run in runs[:MAX_TRAINING_COMMANDS]
     ]
-    training = [
+    return [
         (run, stated)
         for run, stated in found
         if run.launch.trains
@@ -324,6 +346,10 @@ def _training(runs: Sequence[_Run], configs: Sequence[Stated], files: Files | No
         or _TRAINING_FIELDS & set(stated.values)
         or any(problem.field not in _OF_FILES for problem in stated.problems)
     ]
+
+
+def _training(training: Sequence[tuple[_Run, Stated]], configs: Sequence[Stated]) -> Stated:
+    """What all training commands agree on, over the configurations that the script writes."""
     if not training:
         return Stated()
     agreed = _agreed([stated for _, stated in training], "two training commands")

@@ -27,6 +27,8 @@ _LEARNS = frozenset(("--lr", "--learning-rate", "--epochs", "--num-epochs", "--n
 _NAME_WORD = re.compile(r"[a-z]+", re.ASCII)
 _CONFIG_KEY = re.compile(r"[A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)+", re.ASCII)
 _JUDGES = re.compile(r"(?:^|[_-])(?:eval|infer|predict)", re.ASCII)  # run_evalplus.py
+CONTAINERS = frozenset(("docker", "podman", "enroot", "shifter", "ch-run", "udocker"))
+MAX_LED = 16  # words of a launcher before what it starts
 _NOT_ON = OFF | {"auto", "disabled"}
 _ONE_DASH = re.compile(r"-[A-Za-z][A-Za-z_-]{2}", re.ASCII)
 
@@ -100,6 +102,8 @@ class Flags:
     words: Mapping[str, Mapping[str, str]]
     spreading: frozenset[str]
     spreading_flags: frozenset[str]
+    copying: frozenset[str]
+    joining: frozenset[str]
     sections: frozenset[str]
     named_sections: Mapping[str, str]
     deepspeed: Mapping[str, str]
@@ -214,6 +218,19 @@ class Launch:
         return {flag_of(n): next(iter(f), "") if v is None else v for n, v, f in said(self.before)}
 
     @property
+    def copied(self) -> str:
+        """What starts copies of it that know nothing of each other; empty for nothing."""
+        led = flags().spreading.intersection(base_name(w).removesuffix(".py") for w in self.before)
+        return "" if led - flags().copying else min(led, default="")
+
+    @property
+    def joins(self) -> bool:
+        """Whether copies of it train together, as far as its flags or its family say."""
+        told = {flag_of(name) for name, value, _ in said(self.after) if (value or "on") not in OFF}
+        family = family_of(self)
+        return family.spreads or not flags().joining.isdisjoint({*told, family.name})
+
+    @property
     def alone(self) -> bool:
         """Whether nothing starts a process for each GPU, and no flag spreads one over them."""
         table = flags()
@@ -266,15 +283,36 @@ def launch_of(words: tuple[str, ...]) -> Launch | None:
     return unknown
 
 
+def is_brief(words: Sequence[str]) -> bool:
+    """Whether a command, or what a launcher starts, takes no time to speak of beside a training."""
+    words = words[:MAX_LED]
+    brief, led = flags().patterns["brief"], base_name(words[0]) in flags().launchers
+    if brief.match(f"{' '.join(words)} "):
+        return True
+    images = 1 if base_name(words[0]) in (*CONTAINERS, "singularity", "apptainer") else 0
+    for at, word in enumerate(words[1:] if led else (), 1):
+        if word[:1] == "-" or "=" in word or word in ("exec", "run"):
+            continue
+        if len(word) > 1 and brief.match(f"{' '.join(words[at:])} "):
+            return True
+        if words[at - 1][:1] != "-" or "=" in words[at - 1]:  # no value of an option
+            if not images:
+                return len(word) > 1 and is_brief(words[at:])
+            images -= 1
+    return False
+
+
 def serves(words: Sequence[str]) -> bool:
     """Whether an image or a package among the words is one that serves networks."""
     return any(_name_words(part) & flags().serving_words for w in words for part in w.split("/"))
 
 
 def shell_text(words: Sequence[str]) -> str | None:
-    """The script of ``bash -c 'script'``, launched by whatever, or of ``eval``; else None."""
+    """The script of ``bash -c 'script'``, launched by whatever, or of ``eval`` and ``trap``."""
     if words and words[0] == "eval":
         return " ".join(words[1:])
+    if len(words) > 1 and words[0] == "trap":
+        return None if words[1].startswith("-") else words[1]
     if not words or not _launches(words[0]):
         return None
     for index, word in enumerate(words[:-2]):

@@ -27,6 +27,7 @@ MAX_WORDS = 1000
 MAX_EXPANDED = 256 * 1024
 MAX_COMMANDS = 2000
 MAX_SOURCED = 4
+MAX_SUBSTITUTED = 200
 
 # The tokens: every text matches, and none makes the matching slow.
 _TOKEN = re.compile(
@@ -66,14 +67,28 @@ _MARK = "\ue001"
 _HERE = re.compile(r"(?<!<)<<-?[ \t]*(?:'(\w+)'|\"(\w+)\"|\\?(\w+))", re.ASCII)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.S)
 _SUM = re.compile(r"\$\((?:\((?P<sum>.{1,200})\)|\s*expr (?P<expr>.{1,200}))\)", re.ASCII | re.S)
+# conda shell.bash hook, pyenv init -, ssh-agent: what eval reads of these starts nothing.
+_HOOK = re.compile(
+    r"[\w./~'\"${}-]*(?:conda|mamba|pyenv|poetry|ssh-agent)\b['\"]?(?:[^;|&()\n]*\b(?:hook|init|activate)\b|(?<=agent)"
+    r")[^;|&()\n]*(?:>&1|&1)?$",
+    re.ASCII,
+)
 _NAME = re.compile(r"\$?\{?([A-Za-z_]\w*)\}?", re.ASCII)
 _NO_SUM = (SyntaxError, ValueError, TypeError, ArithmeticError, LookupError, RecursionError)
 _OPERATORS = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.Div: floordiv, ast.Mod: mod}
 _MOVES = ("cd", "pushd", "popd")
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _SET_BY_SLURM = ("SLURM_", VISIBLE)
-_TOLD = ("CUDA_", "NCCL_", "TORCH_")  # variables that any program heeds
+_TOLD = (
+    "CUDA_",
+    "NCCL_",
+    "TORCH_",
+    "MASTER_",
+    "WORLD_SIZE",
+    "RANK",
+)  # variables that any program heeds
 _SETTERS = ("export", "declare", "typeset", "local", "readonly")
+_PYTHON = re.compile(r"(?:^|/)python[\d.]*$", re.ASCII)
 _SHELL = re.compile(r"(?:^|/)(?:ba|z)?sh$|\.(?:sh|bash|slurm|sbatch)$")
 _BRANCHES = frozenset(("if", "then", "elif", "else", "fi", "case", "esac"))
 _EQUAL = {"=": True, "==": True, "-eq": True, "!=": False, "-ne": False}
@@ -136,10 +151,14 @@ Sourced = Callable[[str, str | None], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """Commands in the order of the text, and the here-documents with variables filled in."""
+    """Commands in the order of the text, and the here-documents with variables filled in.
+
+    ``substituted`` are the texts of ``$(...)``, which run too.
+    """
 
     commands: tuple[Command, ...]
-    documents: tuple[str, ...]
+    documents: tuple[str, ...] = ()
+    substituted: tuple[str, ...] = ()
 
 
 def read_script(
@@ -194,6 +213,7 @@ class _Reader:
     arrays: dict[str, tuple[str, ...]] = field(default_factory=dict)
     commands: list[Command] = field(default_factory=list)
     documents: list[str] = field(default_factory=list)
+    substituted: dict[str, None] = field(default_factory=dict)
     document: str = UNKNOWN  # of the command so far
     words: list[str] = field(default_factory=list)
     word: str | None = None
@@ -232,7 +252,7 @@ class _Reader:
             if len(self.commands) > before:
                 self._source(position)
         self._end_command()
-        return Script(tuple(self.commands), tuple(self.documents))
+        return Script(tuple(self.commands), tuple(self.documents), tuple(self.substituted))
 
     def _source(self, position: int) -> None:
         """Read a file that the last command sources as if it stood here."""
@@ -353,6 +373,8 @@ class _Reader:
         """What ``$NAME``, ``${NAME}`` or ``${NAME:-default}`` stands for."""
         if token.startswith("$("):
             return (self._sum(token),)
+        if token.startswith("`"):
+            return (self._substitute(token[1:-1]),)
         match = _PARAMETER.fullmatch(token[2:-1] if token.startswith("${") else token[1:])
         if match is None:
             return (UNKNOWN,)
@@ -375,11 +397,19 @@ class _Reader:
     def _sum(self, token: str) -> str:
         """The value of ``$((N * 8))`` or ``$(expr $N / 8)``; UNKNOWN where a part is."""
         if (match := _SUM.fullmatch(token)) is None:
-            return UNKNOWN
+            return self._substitute(token[2:-1])
         told = match["sum"] or match["expr"].replace("\\*", "*")
         text = _NAME.sub(lambda name: self.variables.get(name[1], UNKNOWN), told).strip()
         with suppress(*_NO_SUM):
             return str(_whole(ast.parse(text, mode="eval").body))
+        return UNKNOWN
+
+    def _substitute(self, text: str) -> str:
+        """Keep the text of ``$(...)``; what prepares the shell for an environment says nothing."""
+        if _HOOK.match(text):
+            return ":"
+        if not self._dead():
+            self.substituted[text if len(self.substituted) < MAX_SUBSTITUTED else UNKNOWN] = None
         return UNKNOWN
 
     def _spent(self, words: tuple[str, ...]) -> tuple[str, ...]:
@@ -404,6 +434,8 @@ class _Reader:
                 self.exported |= {word.partition("=")[0].rstrip("+") for word in words[1:]}
         elif plain:
             given, words = words[: plain[0]], words[plain[0] :]
+            if _PYTHON.search(words[0]) and words[1:] in ([], ["-"]) and self.document != UNKNOWN:
+                words = [words[0], "-c", self.document]
             self._forget(words)
             seen = self._seen_by(words, given)
             self.commands.append(Command(tuple(words), self.repeated, seen, self.directory))

@@ -36,7 +36,7 @@ def test_a_script_is_read_with_its_arguments_and_variables(
     run_json: RunJson, tmp_path: Path
 ) -> None:
     script = tmp_path / "job.sh"
-    script.write_text("#!/bin/bash\nsrun python train.py --model $1 --batch-size $BS --epochs 3\n")
+    script.write_text("#!/bin/bash\npython train.py --model $1 --batch-size $BS --epochs 3\n")
     found = run_json("identify", str(script), "vgg16", "--env", "BS=32", "--comment", "amp=on")
     assert {name: told["value"] for name, told in found["fields"].items()} == {
         "model": "vgg16",

@@ -293,6 +293,20 @@ def _unclear() -> Iterator[DisputedJob]:
         ("cp -r $DATA $TMPDIR", "cp"),
         ("srun -n1 cp -r $DATA $TMPDIR", "srun"),
         ("make data", "make"),
+        ("python make_data.py", "make_data.py"),
+        ("conda run -n x tar xf data.tar", "conda"),
+        ("sudo -u me tar xf data.tar", "sudo"),
+        ("env A=1 ./unpack test", "env"),
+        ("docker build -t x .", "docker"),
+        (". ./prepare.sh", "."),
+        ("python -c 'import torch, mine; mine.run()'", "python"),
+        ("python - <<E\nfor i in range(9): print(i)\nE", "python"),
+        ("cat make_data.py | python", "python"),
+        ("N=$(python count.py | head -n 1)", "$(count.py)"),
+        ("N=`echo $(./count)`", "$($(./count))"),
+        ("trap 'tar cf o.tar out' EXIT", "tar"),
+        ("cp $DATA/imagenet.tar $TMPDIR", "cp"),
+        ("curl -O https://a.org/data.tar", "curl"),
         ("bash -c 'python prepare_data.py; date'", "prepare_data.py"),
         ("export CUDA_LAUNCH_BLOCKING=1", "CUDA_LAUNCH_BLOCKING"),
         ("env NCCL_P2P_DISABLE=1 \\", "NCCL_P2P_DISABLE"),
@@ -300,6 +314,9 @@ def _unclear() -> Iterator[DisputedJob]:
         yield DisputedJob(f"{before}\n{several}", f"time of {told}")
     yield DisputedJob(f"{several}\njulia analyse.jl", "time of julia")
     asked = "#SBATCH --gres=gpu:4"
+    copied = f"srun -n 4 python {TRAIN.partition(' ')[2]}"
+    yield DisputedJob(copied, "that they train together is assumed", directives=asked)
+    yield DisputedJob(copied.replace("srun -n 4", "mpirun -np 4"), "mpirun may start copies")
     yield DisputedJob(f"{several} --n-gpu 8", "#SBATCH asks for", directives=asked)
     hidden = f"CUDA_VISIBLE_DEVICES= {several}"
     yield DisputedJob(hidden, "CUDA_VISIBLE_DEVICES names 0", directives=asked)

@@ -57,7 +57,12 @@ def test_a_device_by_its_kind_is_one(decider: Any) -> None:
 def test_flags_that_change_no_time_take_no_limit(decider: Any) -> None:
     plain = f"{TRAIN} --device 0,1,2,3 --lr 0.1 --wd=1e-4 --workers 8 --output-dir o"
     before = (
-        "module load cuda\nexport NCCL_IB_DISABLE=0\ncp train.py out/\nsrun -l nvidia-smi\nsleep 5"
+        "module load cuda\nexport NCCL_IB_DISABLE=0\ncp train.py out/\nsleep 5\n"
+        'eval "$(conda shell.bash hook)"\nconda activate x\nsudo nvidia-smi -pm 1\n'
+        "PORT=$(shuf -i 2000-65000 -n 1)\ncurl -X POST https://a.org/hook -d started\n"
+        "srun -l nvidia-smi\nsingularity exec --nv i.sif nvidia-smi\ntrap 'kill $MON' EXIT\n"
+        "python -c 'import torch, sys; print(torch.__version__)'\n"
+        "python - <<E\nimport torch\nprint(torch.cuda.device_count())\nE"
     )
     script = f"#!/bin/bash\n{before}\npython -m pip install timm\n{plain}\n"
     assert decider().decide(submit(comment=None, script=script)).time_limit is not None
@@ -85,6 +90,17 @@ def test_flags_that_change_no_time_take_no_limit(decider: Any) -> None:
 def test_flags_that_may_change_the_time_take_the_limit(decider: Any, flag: str) -> None:
     script = f"#!/bin/bash\n{TRAIN} --device 0,1,2,3 {flag}\n"
     assert decider().decide(submit(comment=None, script=script)).time_limit is None
+
+
+@pytest.mark.parametrize(
+    ("before", "flag"), [("export MASTER_ADDR=a1", ""), ("", "--dist-url env://"), ("", "--ddp")]
+)
+def test_processes_that_are_told_of_each_other_train_together(
+    decider: Any, before: str, flag: str
+) -> None:
+    srun = f"srun -n 4 {TRAIN} --device 0,1,2,3 {flag}"
+    script = f"#!/bin/bash\n#SBATCH --gres=gpu:4\n{before}\n{srun}\n"
+    assert decider().decide(submit(comment=None, script=script)).time_limit is not None
 
 
 def test_the_commonest_flags_that_change_no_time_leave_the_limit(decider: Any) -> None:
