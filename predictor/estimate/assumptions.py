@@ -154,6 +154,8 @@ def _length(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
 
 
 def _sequence(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
+    if "seq_len" in entry.fixed:
+        return
     if job.seq_len is None and job.mean_seq_len is None and entry.seq_len is not None:
         times = float(_assumed()["seq_len_times"])
         reason = f"usual for {entry.name}; no sequence length is stated"
@@ -201,7 +203,7 @@ def _work(job: TrainingJob, most_gpus: int) -> Iterator[Assumption]:
 
 
 def _image(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
-    if job.image_size is None and entry.image_size is not None:
+    if job.image_size is None and entry.image_size and "image_size" not in entry.fixed:
         least, most = _assumed()["image_side_times"]
         size, axes = "x".join(map(str, entry.image_size)), len(entry.image_size)
         reason = f"usual for {entry.name}; no image size is stated"

@@ -40,7 +40,7 @@ class ModelEntry:
 
     ``architecture`` are the keyword arguments of the family's builder. ``units`` say how many
     tokens or frames one sample holds where a field reports those. ``forward_gflops`` counts a
-    multiply-add as two, for one sample at the default workload.
+    multiply-add as two, for one sample at the default workload. ``fixed`` sizes have one value.
     """
 
     name: str
@@ -56,6 +56,7 @@ class ModelEntry:
     units: Mapping[str, float] = field(default_factory=dict)
     parameters: int | None = None
     forward_gflops: float | None = None
+    fixed: tuple[str, ...] = ()
 
     def samples_of(self, unit: str, seq_len: int | None) -> float:
         """How many ``unit`` (images, sequences, tokens, frames ...) one sample counts as."""
@@ -122,6 +123,7 @@ def traced_entry(name: str) -> ModelEntry | None:
         optimizer=found.name if model.update else model.optimizer,
         parameters=model.parameters,
         source=model.source,
+        fixed=model.fixed,
     )
 
 

@@ -119,16 +119,17 @@ class TracedModel:
     source: str
     update: Update | None = None
 
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        """Sizes that can only be those it was traced with."""
+        of_any = {"batch_size": self.any_batch, "seq_len": self.any_seq_len, "image_size": False}
+        return tuple(name for name, free in of_any.items() if getattr(self, name) and not free)
+
     def operators_at(self, work: Workload) -> Iterator[Operator]:
         """The operators of a micro-batch; raises GraphError for what was not traced."""
-        fixed = {
-            "batch_size": not self.any_batch,
-            "seq_len": bool(self.seq_len) and not self.any_seq_len,
-            "image_size": bool(self.image_size),
-        }
-        for field, is_fixed in fixed.items():
+        for field in self.fixed:
             asked, known = getattr(work, field), getattr(self, field)
-            if is_fixed and asked not in (None, known):
+            if asked not in (None, known):
                 raise GraphError(
                     f"{self.name} was traced with {field} {known}, and cannot be computed for"
                     f" {asked}: trace it again with that size"

@@ -110,7 +110,8 @@ def test_the_prediction_needs_no_torch(
     words = ("mynet", "--gpu", "v100-sxm2-16gb", "--batch-size", "128", "--precision", "fp32")
     done = without_torch("predict", *words, "--format", "json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)
+    # No other image size can be meant: it is not assumed, and widens nothing.
+    assert "image_size" not in {one["field"] for one in json.loads(done.stdout)["assumptions"]}
 
 
 def test_without_torch_the_extra_is_named() -> None:
