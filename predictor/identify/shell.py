@@ -27,6 +27,7 @@ MAX_WORDS = 1000
 MAX_EXPANDED = 256 * 1024
 MAX_COMMANDS = 2000
 MAX_SOURCED = 4
+MAX_CALLS, MAX_DEEP = 100, 8  # of functions
 MAX_SUBSTITUTED = 200
 
 # The tokens: every text matches, and none makes the matching slow.
@@ -145,6 +146,15 @@ class _Branches:
         self.taken = self.taken or (None if found is None else found or self.taken)
 
 
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call of a function that is read: how much text is left behind it, and what it hides."""
+
+    rest: int
+    arguments: tuple[str, ...]
+    hidden: dict[str, str | None]
+
+
 # The text of a file, sourced in a directory; None where it is not to be read.
 Sourced = Callable[[str, str | None], str | None]
 
@@ -222,7 +232,14 @@ class _Reader:
     dropping: bool = False
     branches: list[_Branches] = field(default_factory=list)
     loops: list[bool | None] = field(default_factory=list)  # None: it never turns
-    function: bool = False
+    function: bool = False  # one whose end is not found: what stands in it may run or not
+    functions: dict[str, str] = field(default_factory=dict)  # their texts, by name
+    defined: str = ""  # the function that is passed over, to be read where it is called
+    depth: int = 0
+    begun: int = 0
+    calls: list[_Call] = field(default_factory=list)
+    called: dict[str, int] = field(default_factory=dict)
+    position: int = 0
     turned: set[str] = field(default_factory=set)
     tested: bool = False
     joined: bool = False
@@ -237,22 +254,33 @@ class _Reader:
 
     def read(self) -> Script:
         """Read the whole text."""
-        position = 0
-        while position < len(self.text) and len(self.commands) < MAX_COMMANDS:
-            match = _TOKEN.match(self.text, position)
+        self._read_on()
+        for name, text in list(self.functions.items()):  # what nothing here calls may be called
+            if name not in self.called and not name.startswith("!"):
+                self.function, self.arguments = True, (UNKNOWN,)
+                self.text += text
+                self._read_on()
+        if self.defined:  # one without an end, in which all that follows is lost
+            self.commands.append(Command((self.defined,), True))
+        return Script(tuple(self.commands), tuple(self.documents), tuple(self.substituted))
+
+    def _read_on(self) -> None:
+        while self.position < len(self.text) and len(self.commands) < MAX_COMMANDS:
+            match = _TOKEN.match(self.text, self.position)
             assert match is not None
             assert match.lastgroup is not None
-            position, before = match.end(), len(self.commands)
+            self.position, before = match.end(), len(self.commands)
             if match.lastgroup == "dollar" and match[0] == "$(":
-                end = _closing(self.text, position)
-                self._add(self._sum(self.text[position - 2 : end]))
-                position = end
+                end = _closing(self.text, self.position)
+                self._add(self._sum(self.text[self.position - 2 : end]))
+                self.position = end
             else:
                 self._token(match.lastgroup, match[0])
             if len(self.commands) > before:
-                self._source(position)
+                self._source(self.position)
+            while self.calls and len(self.text) - self.position <= self.calls[-1].rest:
+                self._return()
         self._end_command()
-        return Script(tuple(self.commands), tuple(self.documents), tuple(self.substituted))
 
     def _source(self, position: int) -> None:
         """Read a file that the last command sources as if it stood here."""
@@ -305,11 +333,16 @@ class _Reader:
         if self.word is not None:
             self.words += [] if self.dropping else [self.word]
             self.word, self.dropping = None, False
+            if len(self.words) == 2 and self.words[0] == "function" and not self.defined:
+                self._define(self.words.pop())  # function name {
+                self.words.clear()
 
     def _bracket(self, token: str) -> None:
         if token == "(" and self.word is not None and re.fullmatch(r"[A-Za-z_]\w*\+?=", self.word):
             self.words = self._structure(self.words)
             self.array, self.word, self.array_from = self.word[:-1], None, len(self.words)
+        elif token == ")" and self.defined and not (self.depth or self.words or self.word):
+            self.begun = self.position
         elif token == ")" and self.array is not None:
             self._end_word()
             if not self._dead():
@@ -320,8 +353,13 @@ class _Reader:
             self.branches[-1].enter()
         elif self.array is None:
             words = self.words if self.word is None else [*self.words, self.word]
-            if token == "(" and len(words) == 1 and words[0] not in _KEYWORDS:
-                self.function = True  # name() {
+            if self.defined and token == "(" and not (words or self.depth):
+                self.defined = ""  # name() ( ... ), which is read once, and whose name is unknown
+            led = {*words[:-1]} <= {*_PREFIXES, "function"}  # then f() {
+            if token == "(" and words and led and words[-1] not in _KEYWORDS and not self.defined:
+                self._structure(words[:-1])
+                self._define(words[-1])
+                self.words, self.word = [], None
             self._end_command()
 
     def _set_array(self, name: str, words: tuple[str, ...]) -> None:
@@ -408,6 +446,9 @@ class _Reader:
         """Keep the text of ``$(...)``; what prepares the shell for an environment says nothing."""
         if _HOOK.match(text):
             return ":"
+        if (name := "".join(text.split()[:1])) in self.functions:
+            text = self.functions[name]
+            self.called.setdefault(name, 0)
         if not self._dead():
             self.substituted[text if len(self.substituted) < MAX_SUBSTITUTED else UNKNOWN] = None
         return UNKNOWN
@@ -428,12 +469,17 @@ class _Reader:
             return
         plain = [i for i, word in enumerate(words) if not _ASSIGNMENT.fullmatch(word)]
         if words and (not plain or words[0] in _SETTERS):
+            if self.calls and words[0] in ("local", "declare", "typeset"):
+                for name in (word.partition("=")[0] for word in words[1:]):
+                    self.calls[-1].hidden.setdefault(name, self.variables.get(name))
             for word in words:
                 self._assign(word)
             if words[0] == "export" or "-x" in words:
                 self.exported |= {word.partition("=")[0].rstrip("+") for word in words[1:]}
         elif plain:
             given, words = words[: plain[0]], words[plain[0] :]
+            if self._call(words[1:] if words[0] == "trap" else words, given):
+                return
             if _PYTHON.search(words[0]) and words[1:] in ([], ["-"]) and self.document != UNKNOWN:
                 words = [words[0], "-c", self.document]
             self._forget(words)
@@ -443,6 +489,47 @@ class _Reader:
             if words[0] in _MOVES:
                 self.directory = None if self.repeated else self._moved(words)
             self.tested = self.tested or words[0] in _TESTS
+
+    def _define(self, name: str) -> None:
+        """Pass over a function up to its end, to read it where it is called."""
+        self.functions.pop(name, None)
+        self.defined, self.depth, self.begun = name, 0, self.position
+        if self._dead(defined=False):
+            self.defined = f"!{name}"  # of a branch that does not run
+        elif self.repeated or any(one.live is None for one in self.branches):
+            self.defined = f"?{name}"
+
+    def _call(self, words: list[str], given: list[str]) -> bool:
+        """Go on with the text of a function that is called, unless that may never end."""
+        text = self.functions.get(words[0]) if words else None
+        calls = sum(self.called.values())
+        if text is None or given or calls >= MAX_CALLS or len(self.calls) >= MAX_DEEP:
+            return False
+        self.called[words[0]] = self.called.get(words[0], 0) + 1
+        if self._spent((text,)) != (text,):
+            return False
+        names = [*"#0123456789", *map(str, range(10, len(words)))]
+        hidden = {name: self.variables.get(name) for name in names}
+        self.calls.append(_Call(len(self.text) - self.position, self.arguments, hidden))
+        self.arguments = self._spent(tuple(words[1:]))
+        unknown = any(UNKNOWN in word for word in self.arguments)
+        told = dict(enumerate(self.arguments, 1))
+        for name in names:
+            self.variables.pop(name, None)
+        self.variables |= {str(at): word for at, word in told.items()}
+        self.variables["#"] = UNKNOWN if unknown else str(len(told))
+        self.text = self.text[: self.position] + text + self.text[self.position :]
+        return True
+
+    def _return(self) -> None:
+        """Behind a function that was called."""
+        self._end_command()
+        call = self.calls.pop()
+        self.arguments = call.arguments
+        for name, value in call.hidden.items():
+            self.variables.pop(name, None)
+            if value is not None:
+                self.variables[name] = value
 
     def _moved(self, words: list[str]) -> str | None:
         """Where ``cd`` leads; not known where a variable says it."""
@@ -477,12 +564,16 @@ class _Reader:
         for index, first in enumerate(words):
             self._branch(first, words[index + 1 : index + 2])
             self.function = self.function and first != "}"
-            if first in ("}", "done"):
+            if self.defined and first in ("{", "}"):
+                self.depth += 1 if first == "{" else -1
+                if self.depth == 0:
+                    self.functions[self.defined] = f"{self.text[self.begun : self.position]}\n"
+                    self.defined = ""
+            elif first in ("}", "done"):
                 self._turn(first)
             elif first in _LOOPS:
                 self._loop(words[index:])
             if first in ("for", "select", "case", "esac", "function"):
-                self.function = self.function or first == "function"
                 return []
             if first not in (*_PREFIXES, "}"):
                 return words[index:]
@@ -499,7 +590,7 @@ class _Reader:
         once = words[0] == "for" and words[2:3] == ["in"] and len(words) == 4
         word = words[3] if once and not _MANY.search(words[3]) else UNKNOWN
         self.loops.append(word == UNKNOWN)
-        if words[0] in ("for", "select"):
+        if words[0] in ("for", "select") and not self.defined:
             self.variables.update(dict.fromkeys(words[1:2], word))
 
     def _branch(self, word: str, following: list[str]) -> None:
@@ -538,9 +629,11 @@ class _Reader:
         self.words = []
         return True
 
-    def _dead(self) -> bool:
-        """Whether what stands here is in a branch that does not run."""
-        return any(one.live is False and one.tests is None for one in self.branches)
+    def _dead(self, *, defined: bool = True) -> bool:
+        """Whether what stands here is in a branch that does not run, or in a function's text."""
+        return bool(defined and self.defined) or any(
+            one.live is False and one.tests is None for one in self.branches
+        )
 
     @property
     def repeated(self) -> bool:

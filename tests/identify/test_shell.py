@@ -193,6 +193,44 @@ def test_a_command_in_a_loop_or_function_is_marked(text: str) -> None:
     assert (marks["before"], marks["run"], marks["after"]) == (False, True, False)
 
 
+@pytest.mark.parametrize(
+    ("text", "runs"),
+    [
+        ("f() {\n run $1 $#\n}\nf 1 2\nf 3", [("run", "1", "2"), ("run", "3", "1")]),
+        ("function f { run $1; }\nf 1", [("run", "1")]),
+        ("function f\n{\n run $1\n}\nf 1 | tee x", [("run", "1")]),
+        ('f() { "$@"; }\nf run 1', [("run", "1")]),
+        ("f() { g $1; }\ng() { run $1; }\nf 1", [("run", "1")]),
+        ("A=1\nf() { local A=2; run $A; }\nf\nrun $A", [("run", "2"), ("run", "1")]),
+        ("A=1\nf() { A=2; }\nrun $A\nf\nrun $A", [("run", "1"), ("run", "2")]),
+        ("f() { shift; run $1; }\nf 1 2\nrun $1", [("run", UNKNOWN), ("run", "a")]),
+        ("f() { run 1; }\nf() { run 2; }\nf", [("run", "2")]),
+        ("f() { run 1; }\ntrap f EXIT", [("run", "1")]),
+        ("if false_; then f() { run 1; }; fi\nf", [("f",), ("run", "1")]),
+        ("f() {\n run 1", [("f",)]),
+        ("f() (\n run 1\n)\nf", [("run", "1"), ("f",)]),
+        ("f() { if x; then { run 1; }; fi; }\nf", [("run", "1")]),
+        ("B=1 f\nf() { run $B; }\nB=1 f", [("f",), ("f",), ("run", UNKNOWN)]),
+    ],
+)
+def test_a_function_is_read_where_it_is_called(text: str, runs: list[tuple[str, ...]]) -> None:
+    assert [c for c in words(text, "a") if c[0] in ("run", "f")] == runs
+
+
+def test_a_function_that_calls_itself_is_given_up() -> None:
+    found = words("f() { run; f; f; }\nf")
+    assert found[-1] == ("f",)
+    assert len(found) < 500
+
+
+def test_what_a_substitution_runs_is_kept() -> None:
+    script = read_script(
+        'f() { echo 1; }\nA=$(f)\nrun `date` $((1 + 2))\neval "$(conda shell.bash hook)"'
+    )
+    assert [text.strip() for text in script.substituted] == ["{ echo 1; }", "date"]
+    assert script.commands[-1].words == ("eval", ":")
+
+
 def test_here_documents_are_no_commands() -> None:
     text = "A=1\ncat <<EOF > x\n{$A}\nrun\nEOF\ncat <<'E' \n$A\nE\nafter\n"
     script = read_script(text)
