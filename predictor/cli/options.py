@@ -185,8 +185,10 @@ def pools_of(
         if parts is None:
             expected = "expected NAME:GPUS or NAME:GPUS/GPUS_PER_NODE"
             raise TraceError(f"invalid pool={text!r}; {expected}")
-        each = int(parts[3]) if parts[3] else None
-        found.append(Pool(name=known_name(parts[1]), gpus=int(parts[2]), gpus_per_node=each))
+        each, name = int(parts[3]) if parts[3] else None, known_name(parts[1])
+        if any(pool.name == name for pool in found):
+            raise TraceError(f"invalid pool={text!r}; {name} is stated twice")
+        found.append(Pool(name=name, gpus=int(parts[2]), gpus_per_node=each))
     return tuple(found)
 
 

@@ -103,6 +103,16 @@ def test_the_capacity_is_not_told_where_a_type_is_not_stated(jobs: Path) -> None
     assert "v100-sxm2-16gb" in json.loads(found.stdout)["notes"][0]
 
 
+def test_gpus_that_jobs_contradict_are_told(jobs: Path) -> None:
+    words = ("report", "--facts-only", "--from", str(jobs), *PERIOD, "--format", "json", "--gpus")
+    few, slip = run(*words, "v100-sxm2-16gb:1"), run(*words, "v100-sxm2-16g:64")
+    assert "in use at once, of 1 stated" in json.loads(few.stdout)["notes"][0]
+    assert "No job ran on v100-sxm2-16g," in " ".join(json.loads(slip.stdout)["notes"])
+    twice = run(*words, "v100:8", "--gpus", "v100-sxm2-16gb:8")
+    assert twice.exit_code == 2
+    assert "stated twice" in twice.stderr
+
+
 def test_an_empty_period_is_a_report_of_nothing(jobs: Path) -> None:
     found = run(
         "report",

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from profiles.gpus import known_gpu
+
 from ...errors import NotInstalledError
 from ...planning.cost import Terms
 from ..history.anonymise import site_hash
@@ -21,7 +23,7 @@ from . import facts
 from .configurations import Outlook, configurations
 from .facts import use
 from .forecast import forecasts
-from .jobs import JobSource, PeriodJobs, is_sample, jobs_of, pools_of, stated_pools
+from .jobs import JobSource, PeriodJobs, is_sample, jobs_of, peak_gpus, pools_of, stated_pools
 from .measured import JobUse, measured_jobs, use_by_user, wasteful
 from .opportunities import better
 from .queue import Cleared, cleared, queue_at
@@ -45,6 +47,8 @@ _GUESSED = (
     "How many there are is not known of {}: idle GPU-hours are not told, and elsewhere a type "
     "counts as large as the most of it that was in use at once."
 )
+_MORE_RAN = "{0:,} {1} were in use at once, of {2:,} stated: idle hours and waits are wrong."
+_NEVER_SEEN = "No job ran on {1}, and no GPU is known by that name: is it spelt as in the jobs?"
 _HASHED = {Dimension.USER: "user", Dimension.ACCOUNT: "account"}
 # What a report tells of single users: by field, the names in it that are hashed.
 _PERSONAL = {
@@ -75,6 +79,16 @@ class Wanted:
     measured: Sequence[JobUse] = ()
 
 
+def _doubts(table: pl.DataFrame, stated: Sequence[Pool]) -> list[str]:
+    """What is stated of GPUs, and not seen so."""
+    most = peak_gpus(table)
+    found = [(most.get(pool.name, 0), pool.name, pool.gpus) for pool in stated]
+    notes = [_MORE_RAN.format(*one) for one in found if one[0] > one[2]]
+    return notes + [
+        _NEVER_SEEN.format(*one) for one in found if not one[0] and not known_gpu(one[1])
+    ]
+
+
 def _elsewhere(frame: pl.LazyFrame) -> list[str]:
     """When the jobs ran, of a source that has none in the period."""
     ended = frame.filter(pl.col("end_s").is_finite() & pl.col("start_s").is_not_null())
@@ -103,6 +117,7 @@ def make_report(
     pools = pools_of(jobs.table, wanted.pools)
     guessed = [pool.name for pool in pools if pool not in wanted.pools]
     notes = [_GUESSED.format(", ".join(guessed))] if guessed else []
+    notes += _doubts(jobs.table, wanted.pools)
     notes += _elsewhere(source.frame) if jobs.table.is_empty() else []
     really = measured_jobs(jobs, wanted.measured)
     if wanted.measured:
