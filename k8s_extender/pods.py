@@ -14,6 +14,7 @@ from typing import Any
 from predictor.identify.files import Files
 from predictor.identify.launch import Launch, launch_of, shell_text
 from predictor.identify.shell import UNKNOWN, Command, read_script
+from predictor.site.similar.request import script_signature
 from profiles.gpus import known_gpu
 from profiles.storage import shipped_yaml
 
@@ -283,6 +284,14 @@ def ran_by(container: Mapping[str, Any], maps: ConfigMaps = NO_MAPS) -> StartedC
     given = [*command, *items(container, "args")][:MAX_WORDS]
     words = tuple(_filled(word, environment, hidden) for word in given if isinstance(word, str))
     return StartedCommand(words, shell_text(words) or "", environment)
+
+
+def signature(container: Mapping[str, Any]) -> str:
+    """The signature of a container's image and command; the image's tag does not count."""
+    ran, image = ran_by(container), text(container, "image").partition("@")[0]
+    head, slash, last = image.rpartition("/")
+    words = (f"{head}{slash}{last.partition(':')[0]}", ran.script or " ".join(ran.words))
+    return script_signature(" ".join(words))
 
 
 def mounted(

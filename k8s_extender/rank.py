@@ -22,12 +22,10 @@ from predictor.planning.cost import energy_of
 from predictor.site.calibration.run_reader import site_source
 from predictor.site.similar.estimate import Estimate, PhysicsView, estimate_job
 from predictor.site.similar.memory import SiteMemory
-from predictor.site.similar.request import OWN, JobRequest, script_signature, stated_fields
+from predictor.site.similar.request import OWN, JobRequest, stated_fields
 
 from .config import Config
 from .nodes import GpuType
-from .plain import mapping, text
-from .pods import containers_with, ran_by
 from .workload import PodJob
 
 # What a step is priced with, to rank GPU types, where the job does not say: the batch of the
@@ -164,9 +162,10 @@ class SiteEstimates:
     def __init__(self, memory: SiteMemory, predictor: Predictor, site: str = "") -> None:
         self._memory = memory
         self._physics = PhysicsView(predictor, site_source(site) or "")
-        self.of = lru_cache(MAX_ESTIMATES)(self._of)  # pods that are alike ask for the same
+        # Pods that are alike ask for the same.
+        self.median_s = lru_cache(MAX_ESTIMATES)(self._median_s)
 
-    def _of(self, *, namespace: str, asked: str, **known: Any) -> Estimate | None:
+    def of(self, *, namespace: str, asked: str, **known: Any) -> Estimate | None:
         """The estimate of a job by what is ``known`` of it, as fields of a JobRequest.
 
         None where neither its like has run nor physics speaks. Kubernetes knows no users: the
@@ -178,15 +177,9 @@ class SiteEstimates:
         like = any(one.similarity in OWN for one in found.similar)
         return found if like or found.physics else None
 
-
-def ran_signature(template: Mapping[str, Any], resource: str) -> str:
-    """The signature of image and command of a pod template; the image's tag does not count."""
-    container = next(iter(containers_with(mapping(template, "spec"), resource)), {})
-    ran = ran_by(container)
-    image, _, _ = text(container, "image").partition("@")
-    head, slash, last = image.rpartition("/")
-    words = (f"{head}{slash}{last.partition(':')[0]}", ran.script or " ".join(ran.words))
-    return script_signature(" ".join(words))
+    def _median_s(self, **known: Any) -> float | None:
+        found = self.of(**known)
+        return None if found is None else found.quantile_s(0.5)
 
 
 # What a GPU is worth to others, under `reserve`: mixed-precision training of a network of

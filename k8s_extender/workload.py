@@ -32,7 +32,8 @@ class PodJob:
     ``gpus_per_pod`` and ``pods`` give the GPUs of the whole job; ``deadline_s`` is the time the
     job may run in seconds, None where it states none, ``wish_s`` what the user's annotation says
     of it, and ``hard`` that a node which is too slow for it is of no use. ``gpu_memory_bytes`` is
-    what the user says each GPU must have. ``node_selector``, ``node_affinity`` (the required terms
+    what the user says each GPU must have, ``script`` the signature of image and command.
+    ``node_selector``, ``node_affinity`` (the required terms
     of the API, plain JSON) and ``tolerations`` tell which nodes it may land on. ``gpu_fraction``
     is the part of each GPU that a scheduler of shared GPUs gives it. ``claimed`` GPUs are those of
     resource claims, whose number a pod does not tell. ``by_variables``: plain variables of its
@@ -41,6 +42,7 @@ class PodJob:
 
     stated: Stated
     gpus_per_pod: int
+    script: str = ""
     pods: int = 1
     deadline_s: float | None = None
     wish_s: float | None = None
@@ -120,6 +122,7 @@ def template_job(
     _, template, asked, annotations = max(parts, key=itemgetter(0))
     spec, labels = mapping(template, "spec"), texts(template, "metadata", "labels")
     containers = pods.containers_with(spec, asked.resource)
+    script = pods.signature(containers[0]) if containers else ""
     if found.launcher is not None:
         containers = items(found.launcher, "spec", "containers")
     ran, files = pods.StartedCommand((), "", {}), None
@@ -155,6 +158,7 @@ def template_job(
     return PodJob(
         stated=replace(stated, problems=(*here, *problems)),
         gpus_per_pod=asked.gpus,
+        script=script,
         pods=max(1, each if number is None else number),
         deadline_s=min((float(s) for s in deadlines if s and 0 < s <= MOST), default=None),
         wish_s=wish_s,

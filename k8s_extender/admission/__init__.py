@@ -20,9 +20,9 @@ from predictor.service.process import DeadlineError, time_bound
 
 from ..config import PREFIX
 from ..decide import Decider
-from ..plain import JsonPath, items, mapping, owner_of, text, texts
+from ..plain import JsonPath, items, mapping, owner_of, text
 from ..pods import KINDS, WORKLOAD
-from ..rank import lacking, ran_signature
+from ..rank import lacking
 from ..workload import PodJob, template_job
 from . import limits
 from .review import (
@@ -151,7 +151,7 @@ def _placed(request: AdmissionRequest, known: Decider) -> Decision:
     if job is None:
         return Decision()
     found, patch = weights(job, obj, known), Patch(obj)
-    if (expected_s := _expected_s(request, job, obj, known)) is not None:
+    if (expected_s := _expected_s(request, job, known)) is not None:
         limits.expect(patch, obj, request.kind, expected_s)
     if not found:
         return Decision(patch=patch.operations, unplaced=lacking(job) or "nothing to choose")
@@ -193,8 +193,7 @@ def _filled_in(request: AdmissionRequest, known: Decider, *, by_namespace: bool)
     told_s = own.deadline_s if filled_s is None else filled_s
     if asked and told_s is not None:
         limits.pass_on(patch, obj, parts, told_s, deadline)
-    main = max(parts, key=lambda part: part.gpus * part.count)
-    expected_s = _expected_s(request, job, main.of(obj), known)
+    expected_s = _expected_s(request, job, known)
     if expected_s is None and found.limit is not None:
         expected_s = found.runs * found.limit.median_s
     times = {} if found.slowest is None else limits.predicted(found.slowest, known.version)
@@ -213,25 +212,21 @@ def _filled_in(request: AdmissionRequest, known: Decider, *, by_namespace: bool)
     return Decision(patch=patch.operations, lines=lines, deadline_s=filled_s)
 
 
-def _expected_s(
-    request: AdmissionRequest, job: PodJob, template: Mapping[str, Any], known: Decider
-) -> float | None:
+def _expected_s(request: AdmissionRequest, job: PodJob, known: Decider) -> float | None:
     """How long a job is expected to run where it had best go: by similar runs and physics."""
     if known.site is None:
         return None
     steps = known.steps(job, known.candidates(job).types)
     best = steps[0][0].gpu if steps else None
     name, metadata = subject_of(request).name, mapping(request.object, "metadata")
-    script = ran_signature(template, job.resource)
-    estimate = known.site.of(
+    return known.site.median_s(
         namespace=text(metadata, "namespace"),
         asked=stated_text(job.stated),
-        name="" if script else name or text(metadata, "generateName").rstrip("-"),
+        name="" if job.script else name or text(metadata, "generateName").rstrip("-"),
         gpus=job.gpus,
         gpu_type="" if best is None else best.name,
-        script=script,
+        script=job.script,
     )
-    return None if estimate is None else estimate.quantile_s(0.5)
 
 
 # Soft placement: preferred node affinity by predicted speed, written once on a new pod. A preferred
@@ -265,7 +260,7 @@ def weights(job: PodJob, pod: Mapping[str, Any], known: Decider) -> Weights:
             if kind.label:
                 weight = max(1, round(BEST * FACTOR**place))
                 found.setdefault((kind.label, kind.product), weight)
-    users = set(texts(pod, "spec", "nodeSelector"))
+    users = {*job.node_selector}
     for term in items(pod, *NODE_TERMS):
         users |= {text(one, "key") for one in items(term, "preference", "matchExpressions")}
     if len(set(found.values())) < 2 or {key for key, _ in found} & users:

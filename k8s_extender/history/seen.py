@@ -23,7 +23,6 @@ from ..admission.limits import BASIS, DURATION, FILLED, P95, STEP
 from ..nodes import GPU, GpuNode, GpuType
 from ..plain import PodName, count, items, mapping, owner_of, pod_name, seconds_of, text, texts
 from ..pods import KINDS
-from ..rank import ran_signature
 from ..workload import QUEUES, PodJob
 
 ENDED = ("Succeeded", "Failed")  # phases
@@ -151,7 +150,7 @@ def _seen(
         filled_s=None if filled_s is None else float(filled_s),
         wanted_gpu=gpu_called(job.node_selector.get(PRODUCT)),
         asked=stated_text(job.stated),
-        script=ran_signature(template, job.resource),
+        script=job.script,
         pod_name=who.name,
         predicted=_predicted(annotations, filled_s),
         **more,

@@ -6,6 +6,7 @@ Events with fields go through `event_logger`, everything else through the `loggi
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -19,6 +20,8 @@ from structlog.typing import Processor
 
 LogFormat = Literal["json", "text"]
 MAX_WAITING = 20_000
+# A line that wakes the writer costs more than the line: those of so many seconds are one wake-up.
+GATHERED_S = 0.05
 RENDERERS: Mapping[LogFormat, Processor] = {
     "json": structlog.processors.JSONRenderer(),
     # The representation of a value is one line, whatever a user has written into it.
@@ -55,7 +58,7 @@ def logging_to(form: LogFormat, *packages: str) -> Iterator[None]:
         )
     )
     handler = _Dropping(Queue(MAX_WAITING))
-    listener = QueueListener(handler.queue, writer)
+    listener = _Gathering(handler.queue, writer)
     loggers = [logging.getLogger(name) for name in packages]
     for logger in loggers:
         logger.addHandler(handler)
@@ -70,6 +73,17 @@ def logging_to(form: LogFormat, *packages: str) -> Iterator[None]:
             logger.removeHandler(handler)
             logger.propagate = True
         listener.stop()
+
+
+class _Gathering(QueueListener):
+    """Sleeps on while nothing waits to be written, so that whoever logs need not wake it."""
+
+    queue: Queue[logging.LogRecord]
+
+    def handle(self, record: logging.LogRecord) -> None:
+        super().handle(record)
+        if self.queue.empty():
+            time.sleep(GATHERED_S)
 
 
 class _Dropping(QueueHandler):

@@ -19,15 +19,18 @@ from gfd_nodes import a100
 from k8s_configs import config_of
 from k8s_server_process import serving
 
+from k8s_extender import pods
 from k8s_extender.admission import Admission
 from k8s_extender.decide import Decider
 from k8s_extender.history.runs import records
 from k8s_extender.plain import seconds_of
-from k8s_extender.rank import SiteEstimates, ran_signature
+from k8s_extender.pods import signature
+from k8s_extender.rank import SiteEstimates
 from predictor.cli.main import main
 from predictor.estimate.fitting import Fitted
 from predictor.site.calibration.site_state import SiteState, write_state
 from predictor.site.history.run import Run
+from predictor.site.similar.estimate import Estimate
 
 EXPECTED = "precision-time.io/expected-run-time"
 COMMAND, MINUTES, MANY = ["python", "tools/fold.py", "--seed", "7"], 30, 12
@@ -93,6 +96,16 @@ def test_a_pod_that_names_no_network_is_estimated_by_its_image_and_command(
     assert seconds == pytest.approx(60 * MINUTES, rel=0.25)
 
 
+def test_the_next_pod_of_a_template_is_neither_read_nor_estimated_anew(
+    known: Decider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = applied(Admission(lambda: known), new_pod(), verb="place")
+    for owner, name in ((pods, "ran_by"), (Estimate, "quantile_s")):
+        monkeypatch.setattr(owner, name, lambda *_: pytest.fail("asked again"))
+    second = applied(Admission(lambda: known), new_pod(), verb="place")
+    assert second.annotations[EXPECTED] == first.annotations[EXPECTED]
+
+
 def test_of_what_never_ran_here_nothing_is_said(known: Decider, fitted: Fitted) -> None:
     raw = new_pod(["python", "another.py"])
     raw["request"]["namespace"] = raw["request"]["object"]["metadata"]["namespace"] = "others"
@@ -102,10 +115,10 @@ def test_of_what_never_ran_here_nothing_is_said(known: Decider, fitted: Fitted) 
 
 
 def test_tags_and_numbers_make_no_other_job() -> None:
-    one, two = (with_command(pod("a", gpus=1), seed) for seed in (1, 2))
-    assert ran_signature(one, "nvidia.com/gpu") == ran_signature(two, "nvidia.com/gpu")
-    two["spec"]["containers"][0]["image"] = "registry.example.com/dock:v1"
-    assert ran_signature(one, "nvidia.com/gpu") != ran_signature(two, "nvidia.com/gpu")
+    one, two = (with_command(pod("a", gpus=1), n)["spec"]["containers"][0] for n in (1, 2))
+    assert signature(one) == signature(two)
+    two["image"] = "registry.example.com/dock:v1"
+    assert signature(one) != signature(two)
 
 
 def test_physics_tells_of_a_named_network_that_never_ran(fitted: Fitted) -> None:
