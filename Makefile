@@ -29,6 +29,7 @@ demo: $(VENV)/.report
 # Files of tests go to as many processes as there are WORKERS: one more than CI has cores, since many
 # tests wait for servers; in the order of tests/conftest.py. Those of test-live also measure time.
 WORKERS ?= 3
+test test-live: export PYTHONDONTWRITEBYTECODE = # for the hundreds of processes they start
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
 		--ignore tests/live -m "not live and not slow"
