@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import expm1, log, sqrt
 
 import numpy as np
@@ -44,7 +44,7 @@ class RunStream:
         return f"{cluster}{self.gpu}, {self.framework}{model}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Observation:
     """A measured run: ``step_s`` seconds of a step, ended at ``end_s`` in Unix seconds.
 
@@ -70,7 +70,7 @@ class Observation:
         for model in (None, job.model):
             yield RunStream(cluster=cluster, framework=job.framework, gpu=job.gpu, model=model)
 
-    @property
+    @cached_property
     def like(self) -> tuple[str, TrainingJob]:
         """What it has in common with runs that should take the same: user and configuration."""
         return self.user, without_length(self.job)
