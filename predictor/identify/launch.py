@@ -226,7 +226,8 @@ class Launch:
     @property
     def joins(self) -> bool:
         """Whether copies of it train together, as far as its flags or its family say."""
-        told = {flag_of(name) for name, value, _ in said(self.after) if (value or "on") not in OFF}
+        given = ((n, next(iter(f), "") if v is None else v) for n, v, f in said(self.after))
+        told = {flag_of(name) for name, value in given if value.lower() not in OFF - {""}}
         family = family_of(self)
         return family.spreads or not flags().joining.isdisjoint({*told, family.name})
 
@@ -308,9 +309,7 @@ def serves(words: Sequence[str]) -> bool:
 
 
 def shell_text(words: Sequence[str]) -> str | None:
-    """The script of ``bash -c 'script'``, launched by whatever, or of ``eval`` and ``trap``."""
-    if words and words[0] == "eval":
-        return " ".join(words[1:])
+    """The script of ``bash -c 'script'``, launched by whatever, or of ``trap``; else None."""
     if len(words) > 1 and words[0] == "trap":
         return None if words[1].startswith("-") else words[1]
     if not words or not _launches(words[0]):

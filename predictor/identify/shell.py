@@ -27,7 +27,7 @@ MAX_WORDS = 1000
 MAX_EXPANDED = 256 * 1024
 MAX_COMMANDS = 2000
 MAX_SOURCED = 4
-MAX_CALLS, MAX_DEEP = 100, 8  # of functions
+MAX_AGAIN, MAX_DEEP = 100, 8  # calls of functions, one after and one in another
 MAX_SUBSTITUTED = 200
 
 # The tokens: every text matches, and none makes the matching slow.
@@ -75,6 +75,7 @@ _HOOK = re.compile(
     re.ASCII,
 )
 _NAME = re.compile(r"\$?\{?([A-Za-z_]\w*)\}?", re.ASCII)
+_CHANGED = re.compile(r"\b([A-Za-z_]\w*)\s*(?:[-+*/%&|^]?=(?!=)|\+\+|--)", re.ASCII)  # in (( ))
 _NO_SUM = (SyntaxError, ValueError, TypeError, ArithmeticError, LookupError, RecursionError)
 _OPERATORS = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.Div: floordiv, ast.Mod: mod}
 _MOVES = ("cd", "pushd", "popd")
@@ -232,13 +233,15 @@ class _Reader:
     dropping: bool = False
     branches: list[_Branches] = field(default_factory=list)
     loops: list[bool | None] = field(default_factory=list)  # None: it never turns
-    function: bool = False  # one whose end is not found: what stands in it may run or not
+    function: bool = False  # one that nothing calls
     functions: dict[str, str] = field(default_factory=dict)  # their texts, by name
     defined: str = ""  # the function that is passed over, to be read where it is called
     depth: int = 0
     begun: int = 0
     calls: list[_Call] = field(default_factory=list)
-    called: dict[str, int] = field(default_factory=dict)
+    shells: list[tuple[dict[str, str | None], str | None]] = field(default_factory=list)
+    called: set[str] = field(default_factory=set)
+    again: int = 0
     position: int = 0
     turned: set[str] = field(default_factory=set)
     tested: bool = False
@@ -338,7 +341,14 @@ class _Reader:
                 self.words.clear()
 
     def _bracket(self, token: str) -> None:
-        if token == "(" and self.word is not None and re.fullmatch(r"[A-Za-z_]\w*\+?=", self.word):
+        if token == "(" == self.text[self.position - 2 : self.position - 1] and not self.word:
+            end = _closing(self.text, self.position)
+            changed = _CHANGED.findall(self.text, self.position, end)
+            self.variables |= dict.fromkeys(changed, UNKNOWN)
+            self.position = end
+        elif (
+            token == "(" and self.word is not None and re.fullmatch(r"[A-Za-z_]\w*\+?=", self.word)
+        ):
             self.words = self._structure(self.words)
             self.array, self.word, self.array_from = self.word[:-1], None, len(self.words)
         elif token == ")" and self.defined and not (self.depth or self.words or self.word):
@@ -360,7 +370,13 @@ class _Reader:
                 self._structure(words[:-1])
                 self._define(words[-1])
                 self.words, self.word = [], None
+                return
             self._end_command()
+            if token != ")":
+                self.shells.append(({}, self.directory))
+            elif self.shells:  # what was set within holds there alone
+                before, self.directory = self.shells.pop()
+                self._restore(before)
 
     def _set_array(self, name: str, words: tuple[str, ...]) -> None:
         plain = name.removesuffix("+")
@@ -448,7 +464,7 @@ class _Reader:
             return ":"
         if (name := "".join(text.split()[:1])) in self.functions:
             text = self.functions[name]
-            self.called.setdefault(name, 0)
+            self.called.add(name)
         if not self._dead():
             self.substituted[text if len(self.substituted) < MAX_SUBSTITUTED else UNKNOWN] = None
         return UNKNOWN
@@ -469,15 +485,21 @@ class _Reader:
             return
         plain = [i for i, word in enumerate(words) if not _ASSIGNMENT.fullmatch(word)]
         if words and (not plain or words[0] in _SETTERS):
-            if self.calls and words[0] in ("local", "declare", "typeset"):
+            if self.calls and words[0] in ("local", "declare", "typeset") and "-g" not in words:
                 for name in (word.partition("=")[0] for word in words[1:]):
                     self.calls[-1].hidden.setdefault(name, self.variables.get(name))
             for word in words:
                 self._assign(word)
+                if "-n" in words:  # another name of what it is set to
+                    self.variables[word.partition("=")[2]] = UNKNOWN
             if words[0] == "export" or "-x" in words:
                 self.exported |= {word.partition("=")[0].rstrip("+") for word in words[1:]}
         elif plain:
             given, words = words[: plain[0]], words[plain[0] :]
+            if words[0] == "eval" and len(words) > 1 and not self._deep(words):
+                text = f"{' '.join(words[1:])}\n"
+                self.text = self.text[: self.position] + text + self.text[self.position :]
+                return
             if self._call(words[1:] if words[0] == "trap" else words, given):
                 return
             if _PYTHON.search(words[0]) and words[1:] in ([], ["-"]) and self.document != UNKNOWN:
@@ -502,12 +524,9 @@ class _Reader:
     def _call(self, words: list[str], given: list[str]) -> bool:
         """Go on with the text of a function that is called, unless that may never end."""
         text = self.functions.get(words[0]) if words else None
-        calls = sum(self.called.values())
-        if text is None or given or calls >= MAX_CALLS or len(self.calls) >= MAX_DEEP:
+        if text is None or given or len(self.calls) >= MAX_DEEP or self._deep([text]):
             return False
-        self.called[words[0]] = self.called.get(words[0], 0) + 1
-        if self._spent((text,)) != (text,):
-            return False
+        self.called.add(words[0])
         names = [*"#0123456789", *map(str, range(10, len(words)))]
         hidden = {name: self.variables.get(name) for name in names}
         self.calls.append(_Call(len(self.text) - self.position, self.arguments, hidden))
@@ -521,12 +540,20 @@ class _Reader:
         self.text = self.text[: self.position] + text + self.text[self.position :]
         return True
 
+    def _deep(self, words: list[str]) -> bool:
+        """Whether more of the text is read again than there may be."""
+        self.again += 1
+        return self.again > MAX_AGAIN or self._spent(tuple(words)) != tuple(words)
+
     def _return(self) -> None:
         """Behind a function that was called."""
         self._end_command()
         call = self.calls.pop()
         self.arguments = call.arguments
-        for name, value in call.hidden.items():
+        self._restore(call.hidden)
+
+    def _restore(self, hidden: Mapping[str, str | None]) -> None:
+        for name, value in hidden.items():
             self.variables.pop(name, None)
             if value is not None:
                 self.variables[name] = value
@@ -554,6 +581,9 @@ class _Reader:
                 self.variables[word] = UNKNOWN
             if first == "read" and given[-3:-1] == ["-d", ""]:  # a whole document into one
                 self._assign(f"{given[-1]}={self.document}")
+        if first == "let" or given[:1] == ["-v"]:  # printf -v NAME
+            names = (_NAME.match(word) for word in given)
+            self.variables |= {name[1]: UNKNOWN for name in names if name}
         options = not given or given[0].startswith(("-", "+"))  # of the shell, not `$1` and on
         if first == "shift" or (first == "set" and ("--" in given or not options)):
             self.arguments = (UNKNOWN,)
@@ -563,14 +593,13 @@ class _Reader:
         """Follow branches, loops and functions; the command that keywords lead."""
         for index, first in enumerate(words):
             self._branch(first, words[index + 1 : index + 2])
-            self.function = self.function and first != "}"
             if self.defined and first in ("{", "}"):
                 self.depth += 1 if first == "{" else -1
                 if self.depth == 0:
                     self.functions[self.defined] = f"{self.text[self.begun : self.position]}\n"
                     self.defined = ""
-            elif first in ("}", "done"):
-                self._turn(first)
+            elif first == "done":
+                self._turn()
             elif first in _LOOPS:
                 self._loop(words[index:])
             if first in ("for", "select", "case", "esac", "function"):
@@ -640,9 +669,9 @@ class _Reader:
         """Whether this stands in a loop or function: it may run never, or more than once."""
         return any(self.loops) or self.function
 
-    def _turn(self, end: str) -> None:
-        """Leave a loop or function; behind the last nobody knows whether what it set was set."""
-        if end == "done" and self.loops and self.loops.pop() is None:
+    def _turn(self) -> None:
+        """Leave a loop; behind the last nobody knows whether what it set was set."""
+        if self.loops and self.loops.pop() is None:
             del self.branches[-1:]
         if not self.repeated:
             self.variables |= dict.fromkeys(self.turned, UNKNOWN)
@@ -667,6 +696,8 @@ class _Reader:
             value = UNKNOWN
         if added:
             value = self.variables.get(name, "") + value
+        if self.shells:
+            self.shells[-1][0].setdefault(name, self.variables.get(name))
         self.variables[name] = value if len(value) <= MAX_VALUE else UNKNOWN
         self.arrays.pop(name, None)
 

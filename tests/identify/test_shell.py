@@ -217,6 +217,30 @@ def test_a_function_is_read_where_it_is_called(text: str, runs: list[tuple[str, 
     assert [c for c in words(text, "a") if c[0] in ("run", "f")] == runs
 
 
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("eval A=2", "2"),
+        ("eval 'A=2; A=3'", "3"),
+        ("(A=2)", "1"),
+        ("(A=2; (A=3); run2 $A) | tee x", "1"),
+        ("f() { declare -g A=2; }\nf", "2"),
+        ("f() { local -n r=$1; r=2; }\nf A", UNKNOWN),
+        ("printf -v A %d 2", UNKNOWN),
+        ("let A=A+1", UNKNOWN),
+        ("((A += 1))", UNKNOWN),
+        ("((B == A))", "1"),
+    ],
+)
+def test_what_a_command_sets_holds_behind_it(setting: str, value: str) -> None:
+    assert words(f"A=1\n{setting}\nrun $A")[-1] == ("run", value)
+
+
+def test_a_directory_holds_within_brackets() -> None:
+    found = read_script("(cd a && run 1)\nrun 2").commands
+    assert [c.directory for c in found if c.words[0] == "run"] == ["a", ""]
+
+
 def test_a_function_that_calls_itself_is_given_up() -> None:
     found = words("f() { run; f; f; }\nf")
     assert found[-1] == ("f",)
@@ -228,7 +252,7 @@ def test_what_a_substitution_runs_is_kept() -> None:
         'f() { echo 1; }\nA=$(f)\nrun `date` $((1 + 2))\neval "$(conda shell.bash hook)"'
     )
     assert [text.strip() for text in script.substituted] == ["{ echo 1; }", "date"]
-    assert script.commands[-1].words == ("eval", ":")
+    assert script.commands[-1].words == (":",)
 
 
 def test_here_documents_are_no_commands() -> None:

@@ -317,6 +317,8 @@ def _unclear() -> Iterator[DisputedJob]:
     copied = f"srun -n 4 python {TRAIN.partition(' ')[2]}"
     yield DisputedJob(copied, "that they train together is assumed", directives=asked)
     yield DisputedJob(copied.replace("srun -n 4", "mpirun -np 4"), "mpirun may start copies")
+    yield DisputedJob(f"{copied} --distributed=False", "srun may start copies", directives=asked)
+    yield DisputedJob(f"f() {{ tar xf x; }}\nf\n{several}", "time of tar")
     yield DisputedJob(f"{several} --n-gpu 8", "#SBATCH asks for", directives=asked)
     hidden = f"CUDA_VISIBLE_DEVICES= {several}"
     yield DisputedJob(hidden, "CUDA_VISIBLE_DEVICES names 0", directives=asked)
