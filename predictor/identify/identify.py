@@ -154,7 +154,8 @@ def _parsed(
     told = tuple(Problem(SCRIPT, one, "gpus", True) for one in _disputed(runs, asked, files))
     copies = {} if told else dict.fromkeys(_copies(runs, asked))
     assumed = (f"{one} may start copies: that they train together is assumed" for one in copies)
-    told += tuple(Problem(SCRIPT, f"{one}, and no limit is set", "gpus") for one in assumed)
+    if stated.model:
+        told += tuple(Problem(SCRIPT, f"{one}, and no limit is set", "gpus") for one in assumed)
     problems, unclear = (*told, *stated.problems), (*stated.unclear, *copies, *beside)
     shown = tuple(one_line(word[:MAX_WORD]) for word in unclear[:MAX_PROBLEMS])
     return settle(notes.over(replace(stated, problems=problems, unclear=shown)))

@@ -229,7 +229,9 @@ class Launch:
         given = ((n, next(iter(f), "") if v is None else v) for n, v, f in said(self.after))
         told = {flag_of(name) for name, value in given if value.lower() not in OFF - {""}}
         family = family_of(self)
-        return family.spreads or not flags().joining.isdisjoint({*told, family.name})
+        return family.spreads or bool(
+            flags().joining & {*told, family.name, *_name_words(self.program)}
+        )
 
     @property
     def alone(self) -> bool:

@@ -62,7 +62,7 @@ def test_flags_that_change_no_time_take_no_limit(decider: Any) -> None:
         "PORT=$(shuf -i 2000-65000 -n 1)\ncurl -X POST https://a.org/hook -d started\n"
         "srun -l nvidia-smi\nsingularity exec --nv i.sif nvidia-smi\ntrap 'kill $MON' EXIT\n"
         "python -c 'import torch, sys; print(torch.__version__, sys.executable)'\n"
-        'log() { echo "$(date) $1"; }\nsetup() {\n  log x\n  source env/bin/activate\n}\nsetup\n'
+        'log() { echo "$(date)"; }\nsetup() {\n  log x\n  source data/env/bin/activate\n}\nsetup\n'
         "python - <<E\nimport torch\nprint(torch.cuda.device_count())\nE"
     )
     script = f"#!/bin/bash\n{before}\npython -m pip install timm\n{plain}\n"
@@ -94,13 +94,18 @@ def test_flags_that_may_change_the_time_take_the_limit(decider: Any, flag: str) 
 
 
 @pytest.mark.parametrize(
-    ("before", "flag"), [("export MASTER_ADDR=a1", ""), ("", "--dist-url env://"), ("", "--ddp")]
+    ("sign", "instead"),
+    [
+        ("srun", "export MASTER_ADDR=a1\nsrun"),
+        ("--device", "--dist-url env:// --device"),
+        ("train.py", "train_ddp.py"),
+    ],
 )
 def test_processes_that_are_told_of_each_other_train_together(
-    decider: Any, before: str, flag: str
+    decider: Any, sign: str, instead: str
 ) -> None:
-    srun = f"srun -n 4 {TRAIN} --device 0,1,2,3 {flag}"
-    script = f"#!/bin/bash\n#SBATCH --gres=gpu:4\n{before}\n{srun}\n"
+    srun = f"srun -n 4 {TRAIN} --device 0,1,2,3"
+    script = f"#!/bin/bash\n#SBATCH --gres=gpu:4\n{srun.replace(sign, instead)}\n"
     assert decider().decide(submit(comment=None, script=script)).time_limit is not None
 
 
