@@ -28,7 +28,8 @@ class JobMark:
     ``p50_s`` and ``hi_s`` are the median and the ``q`` quantile of all steps in seconds, on the
     slowest GPU the job may get. ``version`` is the predictor's, ``job`` the job as stated.
 
-    ``expected_s`` and ``upper_s`` are the estimate of the whole run and its 95 % quantile. ``own``
+    ``expected_s``, ``mean_s`` and ``upper_s`` are of the estimate of the whole run: its median, its
+    mean (an older mark tells it as expected) and its 95 % quantile. ``own``
     is the user's limit in minutes as the hook saw it: ``none`` where there was none, ``inf`` for
     UNLIMITED. ``cpus``, ``mem`` (MiB) and ``script`` (a signature) are what similar runs are found
     by. ``later`` marks a job that was not decided at submit: the id of the decision to come, or
@@ -43,6 +44,7 @@ class JobMark:
     cap: float | None = None
     expected_s: float | None = None
     upper_s: float | None = None
+    mean_s: float | None = None
     cpus: int | None = None
     mem: int | None = None
     script: str | None = None

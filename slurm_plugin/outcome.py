@@ -113,6 +113,7 @@ class JobDecision:
             limit=self.choice.limit_min,
             expected_s=self.similar.expected_s,
             upper_s=self.similar.quantile_s(0.95),
+            mean_s=self.similar.mean_s,
             cpus=self.job.cpus,
             mem=None if memory is None else memory // MIB,
             script=self.job.script or None,

@@ -88,6 +88,7 @@ def estimate(words: tuple[str, ...], comment: str | None, form: str, **asked: An
     show_json(
         {
             "expected_s": found.expected_s,
+            "mean_s": found.mean_s,
             "quantiles_s": {str(level): found.quantile_s(level) for level in LEVELS},
             "limit_s": found.limit_s,
             "carried_limit_s": carried_limit_s(job, memory, 0.95),
@@ -171,8 +172,8 @@ def _asked_in(options: Mapping[str, str]) -> dict[str, Any]:
 def _show(found: Estimate, why: str, narrowing: str, told: tuple[str, ...]) -> None:
     if found.similar or found.physics:
         half, most = (span(*map(found.quantile_s, ends)) for ends in ((0.25, 0.75), (0.025, 0.975)))
-        click.echo(f"run time  {duration(found.quantile_s(0.5))} (50 %: {half}; 95 %: {most})")
-        click.echo(f"expected  {duration(found.expected_s)} in the mean")
+        click.echo(f"expected  {duration(found.expected_s)} (50 %: {half}; 95 %: {most})")
+        click.echo(f"mean      {duration(found.mean_s)}")
     else:
         anything = f"within {span(found.quantile_s(0.05), found.quantile_s(0.95))}"
         if found.limit_s:

@@ -186,7 +186,7 @@ def test_the_commonest_command_gets_a_time_from_the_default_of_its_trainer(
         "--per_device_train_batch_size 32\n"
     )
     lines = command("estimate", str(script)).stdout.splitlines()
-    assert lines[0].startswith("run time")
+    assert lines[0].startswith("expected")
     assert lines[0].index("50 %") < lines[0].index("95 %")
     assert "not stated: precision" in lines[2]
     assert lines[3] == "narrower by: state precision"

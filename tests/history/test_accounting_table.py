@@ -104,6 +104,8 @@ def test_delimiters_and_gzip_read_alike(tmp_path: Path, delimiter: str, packed: 
         "Fri Apr 30 20:18:07 2021",
         "30-Apr-2021 20:18:07",
         "30.04.2021 20:18:07",
+        "Apr 30 20:18:07 2021",
+        "Apr 30 20:18:07 2021 L",
     ],
 )
 def test_times_of_every_kind_are_one_time(text: str) -> None:
@@ -113,6 +115,25 @@ def test_times_of_every_kind_are_one_time(text: str) -> None:
 def test_a_date_that_can_be_read_in_two_ways_is_none() -> None:
     with pytest.raises(ValueError, match="2021"):
         moment_s("04/05/2021 10:00:00 AM", None)
+
+
+@pytest.mark.parametrize(
+    ("dates", "known"),
+    [
+        (("04/30/2021 9:18:07", "05/01/2021 9:18:07"), [1619774287, 1619860687]),
+        (("30/04/2021 09:18", "01/05/2021 9:18:07"), [1619774280, 1619860687]),
+        (("04/05/2021 9:18:07", "05/04/2021 9:18:07"), []),
+        (("04/30/2021 9:18:07", "30/04/2021 9:18:07"), []),
+    ],
+)
+def test_a_column_tells_whether_its_dates_begin_with_the_day(
+    tmp_path: Path, dates: tuple[str, ...], known: list[int]
+) -> None:
+    rows = (f"{date},3600,1" for date in reversed(dates))
+    path = table(tmp_path / "a.csv", "submit,elapsed,gpus", *rows)
+    assert sorted(job.submit_s for job in jobs(path, {**TABLE, "zone": UTC})) == known
+    if not known:
+        assert reasons(path) == {"submit is a date that may begin with day or month": 2}
 
 
 @given(

@@ -379,6 +379,36 @@ def a_second_phase(epoch_s: float = 40.0) -> Stream:
     return Stream(text=first + then, unit="epoch", rate_s=epoch_s, at=4)
 
 
+def a_phase_that_says_its_steps(epoch_s: float = 40.0) -> Stream:
+    """Epochs came to their end; those of the next phase tell their steps too."""
+    first = "".join(f"Epoch {e:03d}/050 | Loss: 0.{e} | Time: 12.{e % 9}s\n" for e in range(1, 51))
+    form = "Epoch {:03d}/050 | Loss: 0.4 | LR: 6.8e-05 | Time: {}s | Step: {}\n"
+    then = "".join(form.format(e, epoch_s, 118 * e) for e in range(1, 9))
+    return Stream(text=first + then, unit="epoch", rate_s=epoch_s, at=8, remaining_s=42 * epoch_s)
+
+
+def a_letter_for_epochs(epoch_s: float = 24.0) -> Stream:
+    """Epochs by their first letter, and the minutes that are left of all."""
+    form = "E{:3d}/500 | Loss:0.4 | VAcc:80.00% | ETA:{:.1f}min\n"
+    text = "".join(form.format(e, (500 - e) * epoch_s / 60) for e in range(1, 200))
+    return Stream(text=text, unit="epoch", rate_s=epoch_s, at=199, remaining_s=301 * epoch_s)
+
+
+def steps_in_the_plural(step_s: float = 0.012) -> Stream:
+    """A total that only a line before says."""
+    form = "Step {} | reward 0.4 | elapsed {:.0f}s\n"
+    text = "".join(form.format(n, n * step_s) for n in range(1000, 31_000, 1000))
+    text, left = "Timesteps: 100000\n" + text, 70_000 * step_s
+    return Stream(text=text, unit="step", rate_s=step_s, at=30_000, remaining_s=left)
+
+
+def tabs_and_seconds(step_s: float = 0.7) -> Stream:
+    """A table by tabs, a column of which has its unit in its name."""
+    rows = (f"{n}\t{1 / n:.4f}\t{n * step_s:.1f}\n" for n in range(10, 310, 10))
+    text = "step\tloss\telapsed_s\n" + "".join(rows)
+    return Stream(text=text, unit="step", rate_s=step_s, at=300)
+
+
 def images_of_many_sizes(step_s: float = 14.0) -> Stream:
     """Ten steps of one image size each, half or double as long as the next ten."""
     sizes = [0.5, 1.5, 0.6, 1.4, 0.9, 1.1]
@@ -496,6 +526,10 @@ MIXED: dict[str, Callable[[], Stream]] = {
         long_after_the_start,
         batches_of_each_epoch,
         a_second_phase,
+        a_phase_that_says_its_steps,
+        a_letter_for_epochs,
+        steps_in_the_plural,
+        tabs_and_seconds,
         images_of_many_sizes,
         day_before_month,
         dots_in_the_date,

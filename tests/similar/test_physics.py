@@ -68,7 +68,7 @@ def test_before_any_run_a_named_network_gets_what_physics_says(physics: PhysicsV
     found, half_s = median_s(physics, SiteMemory(), "resnet50")
     assert abs(log(half_s / total_s(physics, "resnet50"))) < log(1.5)
     assert found.limit_s is not None
-    assert found.expected_s < total_s(physics, "resnet50") + 0.01 * found.limit_s
+    assert found.mean_s < total_s(physics, "resnet50") + 0.01 * found.limit_s
     assert found.evidence[0].startswith("physics: resnet50 takes")
 
 

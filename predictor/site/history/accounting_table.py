@@ -14,10 +14,10 @@ import time
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import tzinfo
 from functools import cache, lru_cache
-from itertools import chain, count
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ ORIGIN = "table"  # of what a row says of its training
 NO_GPUS, GOING_ON = "without GPUs", "not ended"
 STEP, HEADER = "a step of a job", "a repeated header"
 NO_LIMIT = "a limit that is no time such as 04:00:00, 90min or a number"
+ROWS_AHEAD = 10_000  # in which dates with slashes are looked at
 MAX_LINE_CHARS = 1_000_000  # of a row; the rest of a longer line is skipped
 MOST_NUMBERS = 50_000  # of jobs that further rows may be tasks of
 SKEW_S = 60.0  # by which clocks of a cluster differ: a start so much before the submission is it
@@ -53,6 +54,7 @@ _WORDS = (  # fields that are columns of the same name
     *("name", "user", "account", "partition", "qos"),
     *("stated", "submit_line", "constraint", "directory"),
 )
+_MOMENTS = ("submit", "start", "end")
 _REQUIRED = (("submit",), ("start", "wait", "elapsed"), ("end", "elapsed"), ("gpus",))
 Scaled = tuple[str, float]
 
@@ -84,6 +86,7 @@ class AccountingTable:
         self._at, self._size = 0, 1
         self._header: list[str] = []
         self._noted: Noted | None = None
+        self._days_first: bool | None = None
         self._columns: dict[str, list[tuple[int, float]]] = {}
         # By cluster, number and second of submission: the starts and ends met, in their order.
         self._tasks: OrderedDict[tuple[str, str, int], dict[Any, int]] = OrderedDict()
@@ -107,6 +110,7 @@ class AccountingTable:
         with self._rows() as rows:
             self._header, self._tasks = next(rows, []), OrderedDict()
             self._find_columns()
+            self._days_first = self._looked_ahead()
             for number in count(1):
                 try:
                     row = next(rows, None)
@@ -123,6 +127,14 @@ class AccountingTable:
                 if self._noted is not None and isinstance(item, Run):
                     yield self._noted
                 self._noted = None
+
+    def _looked_ahead(self) -> bool | None:
+        """Whether dates begin with the day, by the first rows."""
+        columns = [at for name in _MOMENTS for at, _ in self._columns[name]]
+        with self._rows() as rows, suppress(csv.Error):
+            ahead = (row for row in islice(rows, ROWS_AHEAD) if len(row) == len(self._header))
+            return cells.days_first(row[at].strip() for row in ahead for at in columns)
+        return None
 
     @contextmanager
     def _rows(self) -> Iterator[Iterator[list[str]]]:
@@ -175,7 +187,7 @@ class AccountingTable:
             raise HistoryError(
                 f"{self._path}: no column for {wanted}; its columns are"
                 f" {', '.join(header)[:200]!r}; expected a table of jobs with user, name, queue,"
-                " gpus, submit, start, end, limit, state"
+                " gpus, submit, start, end, limit, state, delimited as by `sacct -P`"
             )
 
     def _item(self, row: Sequence[str], number: int) -> Item:
@@ -244,7 +256,7 @@ class AccountingTable:
 
     def _times(self, text: Mapping[str, Scaled]) -> tuple[float, float | None, float]:
         """Submission, start and end in Unix seconds; the start is None where it never started."""
-        submit_s, start_s, end_s = (self._moment(text, name) for name in ("submit", "start", "end"))
+        submit_s, start_s, end_s = (self._moment(text, name) for name in _MOMENTS)
         if submit_s is None:
             raise _MessyRowError("no submit time")
         waited_s, ran_s = cells.duration_s(*text["wait"]), cells.duration_s(*text["elapsed"])
@@ -272,9 +284,10 @@ class AccountingTable:
     def _moment(self, text: Mapping[str, Scaled], field: str) -> float | None:
         cell = text[field][0]
         try:
-            return cells.moment_s(cell, self._zone) if cell else None
+            return cells.moment_s(cell, self._zone, days_first=self._days_first) if cell else None
         except (ValueError, OverflowError):
-            raise _MessyRowError(f"{field} is no time", cell) from None
+            two = "a date that may begin with day or month" if cell.count("/") == 2 else "no time"
+            raise _MessyRowError(f"{field} is {two}", cell) from None
 
 
 def column_of(name: str) -> tuple[str, int, float] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
@@ -21,9 +22,16 @@ _NAMED_UNITS = re.compile(
     rf"(?:{_UNIT}(?:ays?|rs?|ours?|ins?|inutes?|ecs?|econds?)?[, ]*)+", re.ASCII | re.IGNORECASE
 )
 _DAYS = re.compile(r"(\d+)-(\d+)(?::(\d+))?", re.ASCII)  # Slurm: days-hours, days-hours:minutes
-# Other times that can be read in one way only; with slashes the day and the month cannot.
-_FORMS = ("%Y-%m-%d %I:%M:%S %p", "%a %b %d %H:%M:%S %Y", "%d-%b-%Y %H:%M:%S", "%d.%m.%Y %H:%M:%S")
+# Other times that can be read in one way only.
+_FORMS = (
+    *("%Y-%m-%d %I:%M:%S %p", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%a %b %d %H:%M:%S %Y"),
+    *("%b %d %H:%M:%S %Y", "%b %d %H:%M %Y", "%d-%b-%Y %H:%M:%S", "%d.%m.%Y %H:%M:%S"),
+    "%d.%m.%Y %H:%M",
+)
+# With slashes a day and a month cannot be distinguished, but where one of a column is above 12.
+_SLASHES = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})\b", re.ASCII)
 _NAMED_UTC = re.compile(r"\s*(?:UTC|GMT)$")
+_OF_LSF = re.compile(r" [LEX]$")  # how it knows an end
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTP]?)i?B?([cn]?)", re.ASCII | re.IGNORECASE)
 _POWERS = {letter: 1024**power for power, letter in enumerate("KMGTP", start=1)}
 # gpu:4, gpu:a100:2(S:0-1), gres/gpu=2, gres/gpu:a100=2, gres:gpu:a100:2
@@ -43,14 +51,19 @@ class AskedGpus:
     type: str | None = None
 
 
-def moment_s(text: str, zone: tzinfo | None) -> float:
+def moment_s(text: str, zone: tzinfo | None, *, days_first: bool | None = None) -> float:
     """Unix seconds of a number (s, ms, us or ns), an ISO 8601 time or one of a few other forms.
 
-    A time that names no zone is in ``zone``, None for the zone of this machine. Raises ValueError.
+    ``days_first`` says whether 04/05/2026 is in May, None where that is not known. A time that
+    names no zone is in ``zone``, None for the zone of this machine. Raises ValueError.
     """
     try:
         number = float(text)
     except ValueError:
+        if days_first is not None:
+            form = r"\3-\2-\1" if days_first else r"\3-\1-\2"
+            text = _SLASHES.sub(form, text)
+        text = _OF_LSF.sub("", text)
         for form in ("", *_FORMS):
             with suppress(ValueError):
                 iso = _NAMED_UTC.sub("+00:00", text).replace("/", "-")
@@ -64,6 +77,14 @@ def moment_s(text: str, zone: tzinfo | None) -> float:
     if not 0 <= number < math.inf:
         raise ValueError(text)
     return number / next((scale for least, scale in _FINER if number >= least), 1.0)
+
+
+def days_first(texts: Iterable[str]) -> bool | None:
+    """Whether dates with slashes begin with the day; None where none of them tells, or both."""
+    found = [match for text in texts if (match := _SLASHES.match(text))]
+    told = {True for match in found if int(match[1]) > 12}
+    told |= {False for match in found if int(match[2]) > 12}
+    return told.pop() if len(told) == 1 else None
 
 
 @lru_cache(_CACHED)

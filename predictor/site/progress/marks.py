@@ -198,7 +198,9 @@ def _words(text: str) -> Mark | None:
         if bare is None or (bare["at"] and bare[0][0] not in "Tt" and clock_s(text) is not None):
             return None  # 01/02 03:04:05 is a date
         inner = Count(float(bare["alone"])) if bare["alone"] else _count(bare)
-        return Mark(start=bare.start(), end=bare.end(), inner=inner)
+        found = Mark(start=bare.start(), end=bare.end())
+        found.epoch, found.inner = (inner, None) if bare["epoch"] else (None, inner)
+        return found
     matches = [match for match in (epoch, step) if match is not None]
     found = Mark(start=min(m.start() for m in matches), end=max(m.end() for m in matches))
     if epoch is not None:

@@ -219,6 +219,12 @@ class _Output:
             self.lengths[unit][value] = line
         return bool(found)
 
+    def told_before(self, line: int) -> set[float]:
+        """Numbers of steps, in the plural, that one line before says and none counts."""
+        alone = (marks[0] for marks in self.series.values() if len(marks) == 1)
+        plural = (m for m in alone if m.line < line and "s||step||" in m.series.lower())
+        return {mark.inner.at for mark in plural if mark.inner}
+
     def take_begin(self, text: str) -> None:
         """Keep lengths, and from where its statement counts epochs, of a line of the begin."""
         mark = mark_of(text, -1)
@@ -426,6 +432,8 @@ def _one_counter(track: Track, other: Track) -> bool:
 def _follows(later: Track, track: Track) -> bool:
     """Whether a track was left behind: a phase that ended, a bar that was flushed now and then."""
     after = later.after(track.last.line)
+    if track.total and track.at >= track.total and after == len(later.points) > 2:
+        return True
     if after == 0 or later.unit != track.unit:  # epochs, more than one since the last step
         each = track.per_epoch or (track.total and later.total and track.total / later.total)
         epochs = after > 1 and later.unit == EPOCH and track.last.bar
@@ -473,7 +481,8 @@ def _reading(
     if total is None and track.per_epoch is None:
         steps = EPISODE if f"|{EPISODE}" in track.last.series.lower() else STEP
         steps = EPOCH if unit == EPOCH else steps
-        total = _stated(output.lengths[steps], at, steps=steps != EPOCH)
+        told = [*output.lengths[steps], *(output.told_before(began) if steps == STEP else ())]
+        total = _stated(told, at, steps=steps != EPOCH)
     elif total is None and track.per_epoch and track.points[-1].mark.epoch is not None:
         epochs = _stated(output.lengths[EPOCH], track.points[-1].mark.epoch.at)
         total = None if epochs is None else epochs * track.per_epoch

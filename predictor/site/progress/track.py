@@ -344,6 +344,9 @@ def step_track(
     if not counted:
         return None
     unit, length = counted[-1].unit, _last_total([m.inner for m in counted])
+    if length is None and _each_epoch(counted):
+        bare = [replace(m, inner=None) for m in counted]
+        return epoch_track(bare, first, stated)
     if _goes_on(counted):
         points = [Point(m.stands[1], m) for m in counted]
         total, ends = _of_run(length, points), sum(p.at == length for p in points)
@@ -395,6 +398,12 @@ def _in_epoch(mark: Mark, headers: Sequence[Mark]) -> Mark:
         return replace(mark, epoch=None)
     shift = 1 if ends and before is not None else 0
     return replace(mark, epoch=Count(told.at + shift, told.total))
+
+
+def _each_epoch(marks: Sequence[Mark]) -> bool:
+    """Whether each line is of another epoch of so many: where its steps stand says no more."""
+    epochs = [m.epoch.at for m in marks if m.epoch and m.epoch.total]
+    return 2 < len(marks) == len(set(epochs))
 
 
 def _goes_on(marks: Sequence[Mark]) -> bool:

@@ -98,13 +98,13 @@ TOLD_SHARE = 0.05
 class Estimate:
     """The run time of a job, from its start to its end however it ends, in seconds.
 
-    ``expected_s`` is the mean, where runs beyond the 95 % quantile, or guesses at such, count as
-    that long; ``limit_s`` is the limit its user asked for. ``similar`` are the runs it rests on,
+    ``mean_s`` is the mean, where runs beyond the 95 % quantile, or guesses at such, count as that
+    long; ``limit_s`` is the limit its user asked for. ``similar`` are the runs it rests on,
     the most telling first, and ``physics`` is what physics said, empty for nothing.
     ``long_limit_s`` is what one in twenty of the site's latest limits exceeds, else run times.
     """
 
-    expected_s: float
+    mean_s: float
     limit_s: float | None
     has_user: bool
     similar: tuple[SimilarRuns, ...]
@@ -112,6 +112,11 @@ class Estimate:
     times: RunTimes
     read_at: tuple[float, ...]
     long_limit_s: float = inf
+
+    @property
+    def expected_s(self) -> float:
+        """The expected run time: half of such jobs run longer."""
+        return self.quantile_s(0.5)
 
     def quantile_s(self, level: float) -> float:
         """Seconds that a share ``level`` of such jobs run at most."""
@@ -128,12 +133,12 @@ class Estimate:
     def order_s(self, level: float) -> float:
         """What the queue is ordered by: short jobs first, by what is known of them.
 
-        At least the expected run time: the median of a job that fails at once or runs for a day
+        At least the mean run time: the median of a job that fails at once or runs for a day
         says nothing of the day. A limit is its user's guess, and counts half in the logarithm. No
         job counts as longer than a share of a long limit here, at least half a day: a long and wide
         one that stands back for days is one that the whole machine has to wait for in the end.
         """
-        known_s = max(self.expected_s, self.quantile_s(level))
+        known_s = max(self.mean_s, self.quantile_s(level))
         bound_s = max(ORDER_SHARE * self.long_limit_s, ORDER_LEAST_S)
         return min(sqrt(known_s * (self.limit_s or known_s)), bound_s)
 
@@ -186,7 +191,7 @@ def estimate_job(
     read_at = memory.coverage.levels()
     upper_s = found.times.quantile_s(read_at[LEVELS.index(TOLD_LEVEL)])
     return Estimate(
-        expected_s=found.times.mean_s(upper_s),
+        mean_s=found.times.mean_s(upper_s),
         limit_s=job.limit_s,
         has_user=bool(job.user),
         similar=found.similar,
