@@ -179,7 +179,7 @@ def pools_of(
 
     from ..site.replay import Pool
 
-    found = []
+    found: list[Pool] = []
     for text in texts:
         parts = _POOL.fullmatch(text)
         if parts is None:
