@@ -341,16 +341,19 @@ def _said(script: str, line: str, comment: str) -> tuple[str, str, str]:
         signature = script_signature(text)
     if text:
         return signature, line, stated_text(identify(comment=comment, script=text))
-    words = line.split()
-    stated = identify(comment=comment, argv=("srun", *words[1:]))
-    file = next((at for at, word in enumerate(words) if _SHELL.search(word)), len(words))
-    told = identify(argv=("python", "train.py", *words[file + 1 :])).values
+    words = tuple(line.split())
+    file = next((at for at, word in enumerate(words) if _SHELL.search(word)), None)
+    ran, arguments = (words[1:], ()) if file is None else ((), words[file + 1 :])
+    return signature, line, _of_words(comment, ran, arguments)
+
+
+@lru_cache(_TEXTS_KEPT)
+def _of_words(comment: str, ran: tuple[str, ...], arguments: tuple[str, ...]) -> str:
+    """What is stated by a comment, by what a launcher ran, and of a length by arguments."""
+    stated = identify(comment=comment, argv=("srun", *ran) if ran else ())
+    told = identify(argv=("python", "train.py", *arguments)).values if arguments else {}
     lengths = {name: told[name] for name in LENGTHS if name in told}
-    return (
-        signature,
-        line,
-        stated_text(stated.over(Stated(lengths, dict.fromkeys(lengths, SCRIPT)))),
-    )
+    return stated_text(stated.over(Stated(lengths, dict.fromkeys(lengths, SCRIPT))))
 
 
 def _submits(line: str) -> bool:
