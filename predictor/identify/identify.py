@@ -152,7 +152,7 @@ def _parsed(
     known = flags().brief.union(run.launch.program for run, _ in training)
     beside = dict.fromkeys(name for name in _beside(script, files) if name not in known)
     told = tuple(Problem(SCRIPT, one, "gpus", True) for one in _disputed(runs, asked, files))
-    copies = {} if told else dict.fromkeys(_copies(runs, asked))
+    copies = {} if told else dict.fromkeys(_copies([run for run, _ in training], asked))
     assumed = (f"{one} may start copies: that they train together is assumed" for one in copies)
     if stated.model:
         told += tuple(Problem(SCRIPT, f"{one}, and no limit is set", "gpus") for one in assumed)

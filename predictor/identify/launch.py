@@ -235,15 +235,20 @@ class Launch:
 
     @property
     def alone(self) -> bool:
-        """Whether nothing starts a process for each GPU, and no flag spreads one over them."""
+        """Whether nothing starts a process for each GPU, and no flag spreads one over them.
+
+        A program that is named for a single device uses one.
+        """
         table = flags()
         by_words = {base_name(word).removesuffix(".py") for word in self.before}
         told = {flag_of(n): next(iter(f), "") if v is None else v for n, v, f in said(self.after)}
         by_flags = told.keys() & table.spreading_flags
         if table.patterns["one_device"].match(told.get("--device", "")):
             by_flags -= {"--device"}
+        named = _name_words(self.program)  # lora_finetune_single_device
+        single = "single" in named and bool(named & {"device", "gpu"})
         spreads = self.program in table.programs or family_of(self).spreads
-        return not (spreads or by_flags or by_words & {*table.spreading, UNKNOWN})
+        return single or not (spreads or by_flags or by_words & {*table.spreading, UNKNOWN})
 
 
 @lru_cache(maxsize=256)

@@ -61,6 +61,7 @@ def test_what_is_trained_is_read(words: str, options: dict[str, str]) -> None:
         (f"accelerate launch {TRAIN}", False),
         (f"python {TRAIN} --gpus 4", False),
         (f"python {TRAIN} --multi-gpu", False),
+        ("tune run full_finetune_single_device --config llama2/7B_full batch_size=4", True),
         ("yolo detect train model=x.pt epochs=3 batch=16 device=0,1", False),
         ("./distributed_train.sh 4 /data --model resnet50 --batch-size 64", False),
     ],
