@@ -20,6 +20,7 @@ from ..job.training_job import TrainingJob
 from ..physics.job_graph import job_graph, takes_channels_last
 from ..physics.memory import as_it_runs
 from ..physics.parallel.stages import CORES, virtual_stages
+from ..physics.step import EAGER, input_s
 
 # An assumption that moves the total further than this carries no kill limit and no refusal.
 DECISIVE_FACTOR = 2.0
@@ -80,29 +81,32 @@ def assumptions_of(
     job: TrainingJob,
     times_as_long: Callable[[TrainingJob], float],
     *,
+    step_s: float,
     measured: bool,
     most_gpus: int,
 ) -> tuple[Assumption, ...]:
     """What is assumed of a job, what moves most first.
 
-    ``times_as_long`` compares the physical step of the job in other software with its own.
+    ``times_as_long`` compares the physical step of the job in other software with its own, which is
+    predicted to take ``step_s``.
     ``measured`` runs of the same configuration settle its software and its input; none has more
     than ``most_gpus``. Raises GraphError where the model has no graph.
     """
     entry = entry_of(job.model)
     found = [
         *_length(job, entry),
-        *_sequence(job, entry),
         *_micro_batch(job),
         *_stages(job, entry),
         *_work(job, most_gpus),
     ]
     found += _sharding(job, times_as_long)
     runs = as_it_runs(job)
+    found += _sequence(runs, entry, times_as_long)
     found += _precision(runs, times_as_long)
     found += _packing(runs, times_as_long)
     if not measured:
         found += [*_image(job, entry), *_software(runs, entry, times_as_long)]
+        found += [*_recomputation(runs, entry), *_loader(job, step_s)]
     # Whether a job fits rests on how its state is shared, whatever that takes.
     told = [o for o in found if o.field == "sharding" or max(o.high, 1 / o.low) > NEGLIGIBLE]
     return tuple(sorted(told, key=lambda one: -max(one.high, 1 / one.low)))
@@ -153,13 +157,20 @@ def _length(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
     yield Assumption("dataset_size", value, reason, *ends, length=True)
 
 
-def _sequence(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
+def _sequence(
+    job: TrainingJob, entry: ModelEntry, times_as_long: Callable[[TrainingJob], float]
+) -> Iterator[Assumption]:
+    """Sequences a few times as long or short; beside sound of one length text is a part alone."""
     if "seq_len" in entry.fixed:
         return
     if job.seq_len is None and job.mean_seq_len is None and entry.seq_len is not None:
         times = float(_assumed()["seq_len_times"])
         reason = f"usual for {entry.name}; no sequence length is stated"
-        yield Assumption("seq_len", f"{entry.seq_len} tokens", reason, 1 / times, times)
+        ends = 1 / times, times
+        if entry.longest is not None:
+            short = job.but(seq_len=round(entry.seq_len / times))
+            ends = min(1.0, *_times(short, times_as_long), 1.0), entry.longest / entry.seq_len
+        yield Assumption("seq_len", f"{entry.seq_len} tokens", reason, *ends)
 
 
 def _packing(
@@ -200,6 +211,26 @@ def _work(job: TrainingJob, most_gpus: int) -> Iterator[Assumption]:
         reason = f"{software.objective} runs other networks, whose work is not known"
         times = float(assumed["objective_times"])
         yield Assumption("objective", "this network alone", reason, 1.0, times)
+
+
+def _recomputation(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
+    """Fine-tuning recipes of PyTorch compute activations of large decoders again, which fit too."""
+    least = int(_assumed()["recomputed_parameters"])
+    large = entry.group == "gpt" and (entry.parameters or 0) >= least
+    if large and job.framework == EAGER and job.software.setting("recompute") is None:
+        reason = "not stated; many recipes compute them again, to save memory"
+        times = 3 / 2 if job.software.trains_adapters else 4 / 3
+        yield Assumption("act_ckpt", "off", reason, 1.0, times)
+
+
+def _loader(job: TrainingJob, step_s: float) -> Iterator[Assumption]:
+    """That images come as fast as GPUs of one node take them, which as many workers may not do."""
+    if job.software.loader_workers is None and job.gpus_per_node > 1:
+        usual = shipped_yaml("host.yaml")["usual_workers"]
+        workers = usual.get(job.hardware.architecture, usual["later"])
+        times = input_s(job.but(options=(*job.options, ("workers", str(workers))))) / step_s
+        reason = f"no workers are stated; {workers} for each GPU decode no more"
+        yield Assumption("workers", "as many as it takes", reason, 1.0, max(1.0, times))
 
 
 def _image(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:

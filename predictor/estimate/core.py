@@ -126,6 +126,7 @@ class Predictor:
         assumed = assumptions_of(
             job,
             partial(self._times_as_long, runs, physical),
+            step_s=step_s,
             measured=tier in SETTLED,
             most_gpus=self._most_gpus,
         )

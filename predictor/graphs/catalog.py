@@ -39,8 +39,9 @@ class ModelEntry:
     """One network of the catalog.
 
     ``architecture`` are the keyword arguments of the family's builder. ``units`` say how many
-    tokens or frames one sample holds where a field reports those. ``forward_gflops`` counts a
-    multiply-add as two, for one sample at the default workload. ``fixed`` sizes have one value.
+    tokens or frames one sample holds where a field reports those; ``longest`` is its most tokens
+    beside sound of a fixed length. ``forward_gflops`` counts a multiply-add as two, for one sample
+    at the default workload. ``fixed`` sizes have one value.
     """
 
     name: str
@@ -51,6 +52,7 @@ class ModelEntry:
     aliases: tuple[str, ...] = ()
     image_size: tuple[int, ...] | None = None
     seq_len: int | None = None
+    longest: int | None = None
     optimizer: str = "sgd"
     dataset_size: int | None = None
     units: Mapping[str, float] = field(default_factory=dict)

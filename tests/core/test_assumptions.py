@@ -112,6 +112,37 @@ def test_layers_that_do_not_divide_evenly_are_told(fitted: Fitted) -> None:
         assert uneven is None or uneven.value == "6.86 of 48 layers on each stage"
 
 
+def told_of(fitted: Fitted, asked: TrainingJob) -> dict[str, Assumption]:
+    return {one.field: one for one in fitted.predictor.predict(asked).assumptions}
+
+
+def test_text_beside_sound_of_thirty_seconds_is_no_longer_than_its_model_takes(
+    fitted: Fitted,
+) -> None:
+    for model in ("whisper-tiny", "whisper-medium", "whisper-large-v3"):
+        unsaid = told_of(fitted, job(model, batch_size=16)).get("seq_len")
+        assert unsaid is None or 0.4 < unsaid.low <= 1 == unsaid.high
+
+
+def test_workers_that_decode_images_are_told_where_as_many_as_usual_may_not_suffice(
+    fitted: Fitted,
+) -> None:
+    small = job("resnet18", gpu="h100-sxm5-80gb", batch_size=256)
+    assert told_of(fitted, small)["workers"].high > 1.5
+    more = ({"options": "workers=16"}, {"options": "data_backend=dali_gpu"}, {"gpus": 1})
+    for one in (*(small.but(**fields) for fields in more), job("vgg16", batch_size=128)):
+        assert "workers" not in told_of(fitted, one)
+
+
+def test_a_large_decoder_may_compute_activations_again(fitted: Fitted) -> None:
+    unsaid = job("llama2-7b", batch_size=1, seq_len=2048, framework="pytorch", sharding="fsdp")
+    assert told_of(fitted, unsaid)["act_ckpt"].high == pytest.approx(4 / 3)
+    said = (unsaid.but(options=f"act_ckpt={how}") for how in ("none", "full"))
+    small = job("gpt2", batch_size=8, seq_len=1024, framework="pytorch")
+    for one in (*said, small, unsaid.but(framework="nemo")):
+        assert "act_ckpt" not in told_of(fitted, one)
+
+
 ASSUMED = st.builds(
     Assumption,
     st.just("seq_len"),

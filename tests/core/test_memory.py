@@ -219,3 +219,21 @@ def test_a_global_batch_that_does_not_fit_is_accumulated() -> None:
     assert runs.step_samples == asked.step_samples
     known = asked.but(global_batch_size=None, batch_size=64)
     assert as_it_runs(known).software.recompute == "layers"
+
+
+def test_megatron_accumulates_a_global_batch_and_computes_nothing_again_unasked() -> None:
+    asked = megatron().but(batch_size=None, global_batch_size=512)
+    runs = as_it_runs(asked)
+    assert memory_of(runs).total_bytes < asked.hardware.memory_bytes < memory_of(asked).total_bytes
+    assert runs.micro_steps > 1
+    assert runs.software == asked.software
+    assert as_it_runs(megatron(gpus=1).but(batch_size=64)) == megatron(gpus=1).but(batch_size=64)
+
+
+def test_fully_sharded_weights_of_a_stage_are_kept_between_micro_batches() -> None:
+    piped = job("llama2-7b", sharding="fsdp", pipeline_parallel=2, gpus=16, batch_size=1)
+    parameters = 6.74e9 / 2
+    kept = memory_of(piped).as_dict()
+    flat = memory_of(piped.but(pipeline_parallel=1)).as_dict()
+    held = {name: kept[name] - flat[name] for name in kept}
+    assert max(held.values()) > 1.5 * parameters, held

@@ -188,6 +188,14 @@ def test_sharded_weights_are_gathered_behind_the_layers_before(steps: StepModel)
     assert 0 < found.exposed_s < 0.2 * found.communication_s
 
 
+def test_sharded_weights_under_a_pipeline_are_gathered_once_a_step(steps: StepModel) -> None:
+    piped = job(sharding="fsdp", framework="pytorch", gpus=16, pipeline_parallel=2)
+    few, many = (steps.price(piped.but(grad_accum=n)) for n in (4, 16))
+    flat = [steps.price(piped.but(pipeline_parallel=1, grad_accum=n)) for n in (4, 16)]
+    assert many.communication_s < 2 * few.communication_s
+    assert flat[1].communication_s == pytest.approx(4 * flat[0].communication_s)
+
+
 def test_hybrid_sharding_sends_less_between_nodes(steps: StepModel) -> None:
     one = job(gpus=64, framework="llm-foundry")
     full, hybrid = (steps.price(one.but(sharding=s)) for s in ("fsdp", "hsdp"))

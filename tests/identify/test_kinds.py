@@ -200,7 +200,7 @@ def test_no_limit_rests_on_what_is_not_known_of_a_training(words: str) -> None:
     from predictor.estimate.assumptions import assumptions_of, decisive
 
     job = read(f"python {TRAIN} {words}").job(gpu="a100-sxm4-80gb", gpus=1)
-    found = assumptions_of(job, lambda job: 1.0, measured=True, most_gpus=64)
+    found = assumptions_of(job, lambda job: 1.0, step_s=1.0, measured=True, most_gpus=64)
     assert decisive(found) is not None
 
 

@@ -109,19 +109,22 @@ def _leaner(job: TrainingJob) -> TrainingJob:
 
     As few micro-steps as fit where only the global batch is stated, else activation checkpointing
     where nothing is said of it. The same job otherwise: where scores are kept, which these rules
-    are less sure of, and where its states alone are too much.
+    are less sure of, and where its states alone are too much. Megatron-LM and NeMo accumulate too.
     """
-    unsaid = job.software.fused_attention and job.software.setting("recompute") is None
-    if not unsaid or job.framework not in TRAINERS or entry_of(job.model).group not in SWITCHED:
+    software, have = job.software, job.hardware.memory_bytes
+    left, unsaid = job.framework in TRAINERS, software.setting("recompute") is None
+    alone = job.batch_size is None and job.grad_accum is None
+    alone = alone and (unsaid if left else job.framework in LOW_WEIGHTS)
+    if not (software.fused_attention and (alone or (left and unsaid))):
         return job
-    found, most = memory_of(job), SURELY_TOO_MUCH * job.hardware.memory_bytes
-    if not found.states_bytes < most < found.total_bytes:
+    found, most = memory_of(job), SURELY_TOO_MUCH * have
+    switched = entry_of(job.model).group in SWITCHED
+    if not switched or not found.states_bytes < most < found.total_bytes:
         return job
-    stated = job.batch_size is not None or job.grad_accum is not None
-    counts = () if stated else range(2, 1 + job.micro_batch_size)
+    counts = range(2, 1 + job.micro_batch_size) if alone else ()
     parts = (job.but(grad_accum=n) for n in counts if job.micro_batch_size % n == 0)
-    fits = (one for one in parts if memory_of(one).total_bytes < job.hardware.memory_bytes)
-    return next(fits, None) or job.but(options=(*job.options, ("act_ckpt", "full")))
+    fits = next((one for one in parts if memory_of(one).total_bytes < have), None)
+    return fits or (job.but(options=(*job.options, ("act_ckpt", "full"))) if left else job)
 
 
 def stage_memory(job: TrainingJob, stage: int) -> Memory:
@@ -291,6 +294,8 @@ def states_of(
     if rule.layerwise:
         gradient_ranks = math.inf
     unit = GATHERED_UNITS * account.parts.unit_weights if level == 3 else 0.0
+    if level == 3 and job.pipeline_parallel > 1:
+        unit = dense  # they are kept from one micro-batch to the next
     # what is frozen has no gradient to gather, and travels as it is kept
     gathered = storage.activation if software.base_bits is None else kept / BITS_IN_BYTE
     gathered += storage.gradient / GATHERED_UNITS * here / max(1.0, dense)

@@ -4,7 +4,9 @@ Plain replicas all-reduce gradients in buckets while the backward pass runs (Li 
 2006.15704). ZeRO (Rajbhandari et al., arXiv 1910.02054): stages 1 and 2 reduce-scatter gradients
 and gather weights after the step, stage 2 reduces every micro-step; stage 3 and FSDP (Zhao et al.,
 arXiv 2304.11277) gather each unit's weights before its forward and its backward, the next one
-behind the work of this one. Hybrid sharding does so inside a node, and all-reduces between nodes.
+behind the work of this one; under a pipeline once a step, for they are kept and gradients reduced
+behind the last micro-batch (torch.distributed.pipelining; torchtitan's reshard_after_forward).
+Hybrid sharding does so inside a node, and all-reduces between nodes.
 """
 
 from __future__ import annotations
@@ -130,11 +132,12 @@ def _fully_sharded(wires: Wires, group: Group, held: Replica, storage: Storage) 
     scatter = wires.send("reduce_scatter", held.weights * reduced, shard)
     first = 1 / held.units
     forward = gather.behind(held.forward_s, first=first)
-    backward = (gather + scatter).behind(held.backward_s, first=first)
-    waited = 3 * held.units * RANK_S * (shard.gpus - 1)  # two gathers and a scatter of each unit
+    kept = job.pipeline_parallel > 1
+    backward = (scatter if kept else gather + scatter).behind(held.backward_s, first=first)
+    waited = (3 - kept) * held.units * RANK_S * (shard.gpus - 1)  # gathers, a scatter of each unit
     inside = shard.nodes == 1
     ring = Traffic(waited * inside, waited * (not inside), waited)
-    total = (forward + backward + ring).times(job.micro_steps)
+    total = (forward + backward + ring).times(1 if kept else job.micro_steps)
     if job.shards == "hsdp" and group.nodes > 1:
         between = Group(group.nodes, group.nodes)
         own = held.weights * reduced / shard.gpus
