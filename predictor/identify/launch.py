@@ -316,9 +316,7 @@ def serves(words: Sequence[str]) -> bool:
 
 
 def shell_text(words: Sequence[str]) -> str | None:
-    """The script of ``bash -c 'script'``, launched by whatever, or of ``trap``; else None."""
-    if len(words) > 1 and words[0] == "trap":
-        return None if words[1].startswith("-") else words[1]
+    """The script of ``bash -c 'script'``, launched by whatever; else None."""
     if not words or not _launches(words[0]):
         return None
     for index, word in enumerate(words[:-2]):

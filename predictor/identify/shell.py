@@ -496,11 +496,7 @@ class _Reader:
                 self.exported |= {word.partition("=")[0].rstrip("+") for word in words[1:]}
         elif plain:
             given, words = words[: plain[0]], words[plain[0] :]
-            if words[0] == "eval" and len(words) > 1 and not self._deep(words):
-                text = f"{' '.join(words[1:])}\n"
-                self.text = self.text[: self.position] + text + self.text[self.position :]
-                return
-            if self._call(words[1:] if words[0] == "trap" else words, given):
+            if self._evaluate(words) or self._call(words, given):
                 return
             if _PYTHON.search(words[0]) and words[1:] in ([], ["-"]) and self.document != UNKNOWN:
                 words = [words[0], "-c", self.document]
@@ -520,6 +516,16 @@ class _Reader:
             self.defined = f"!{name}"  # of a branch that does not run
         elif self.repeated or any(one.live is None for one in self.branches):
             self.defined = f"?{name}"
+
+    def _evaluate(self, words: list[str]) -> bool:
+        """Go on with the text of ``eval``, or with that of ``trap`` as if it ran here."""
+        text = f"{' '.join(words[1:])}\n" if words[0] == "eval" else ""
+        if words[0] == "trap" and len(words) > 2 and not words[1].startswith("-"):
+            text = f"({words[1]}\n)\n"
+        if not text or self._deep([text]):
+            return False
+        self.text = self.text[: self.position] + text + self.text[self.position :]
+        return True
 
     def _call(self, words: list[str], given: list[str]) -> bool:
         """Go on with the text of a function that is called, unless that may never end."""

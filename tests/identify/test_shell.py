@@ -205,7 +205,7 @@ def test_a_command_in_a_loop_or_function_is_marked(text: str) -> None:
         ("A=1\nf() { A=2; }\nrun $A\nf\nrun $A", [("run", "1"), ("run", "2")]),
         ("f() { shift; run $1; }\nf 1 2\nrun $1", [("run", UNKNOWN), ("run", "a")]),
         ("f() { run 1; }\nf() { run 2; }\nf", [("run", "2")]),
-        ("f() { run 1; }\ntrap f EXIT", [("run", "1")]),
+        ("f() { run $1; }\nA=1\ntrap 'A=2; f $A' EXIT\nrun $A", [("run", "2"), ("run", "1")]),
         ("if false_; then f() { run 1; }; fi\nf", [("f",), ("run", "1")]),
         ("f() {\n run 1", [("f",)]),
         ("f() (\n run 1\n)\nf", [("run", "1"), ("f",)]),

@@ -60,9 +60,10 @@ def test_flags_that_change_no_time_take_no_limit(decider: Any) -> None:
         "module load cuda\nexport NCCL_IB_DISABLE=0\ncp train.py out/\nsleep 5\n"
         'eval "$(conda shell.bash hook)"\nconda activate x\nsudo nvidia-smi -pm 1\n'
         "PORT=$(shuf -i 2000-65000 -n 1)\ncurl -X POST https://a.org/hook -d started\n"
-        "srun -l nvidia-smi\nsingularity exec --nv i.sif nvidia-smi\ntrap 'kill $MON' EXIT\n"
+        "srun -l nvidia-smi\nsingularity exec --nv i.sif nvidia-smi\n"
         "python -c 'import torch, sys; print(torch.__version__, sys.executable)'\n"
         'log() { echo "$(date)"; }\nsetup() {\n  log x\n  source data/env/bin/activate\n}\nsetup\n'
+        "trap 'log $LINENO; kill $MON' EXIT\n"
         "python - <<E\nimport torch\nprint(torch.cuda.device_count())\nE"
     )
     script = f"#!/bin/bash\n{before}\npython -m pip install timm\n{plain}\n"
