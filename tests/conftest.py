@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from predictor.service.process import one_thread_for_algebra
+
 if TYPE_CHECKING:
     from predictor.estimate.fitting import Fitted
 
@@ -19,6 +21,7 @@ LIVE = Path(__file__).parent / "live"  # real daemons, torch and the libraries a
 LONG = ("test_server_life", "test_daemon", "test_transformers", "test_detection", "test_streams")
 REAL_SERVERS = {"browser", "postgres"}  # fixtures that start a program
 
+one_thread_for_algebra()  # threads that wait for a busy core would take most of the time
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from initial_hyper import initial
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from predictor.estimate.fitting import Fitted
 from predictor.estimate.measurement import Measurement, shipped
 from predictor.estimate.residual.features import CATEGORIES, NUMBERS, Features, Vocabulary
 from predictor.estimate.residual.kernel import Hyperparameters
 from predictor.physics.step import StepModel
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Matrices here are small: threads that wait for a busy core would take most of the time."""
-    with threadpool_limits(1):
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -126,7 +126,6 @@ class ServerProcess:
             self.process = subprocess.Popen(
                 [sys.executable, str(STAND_IN), str(self.config_file), str(self.nodes_file)],
                 stderr=log,
-                env=os.environ | {"OMP_NUM_THREADS": "1"},
             )
         self.ports = self.wait_for_event(lambda e: e["event"] == "listening")["ports"]
         return self
@@ -203,7 +202,6 @@ class Installed(ServerProcess):
             self.process = subprocess.Popen(
                 [sys.executable, "-c", "from predictor.cli.main import main; main()", *command],
                 stderr=log,
-                env=os.environ | {"OMP_NUM_THREADS": "1"},
             )
         self.ports = self.wait_for_event(lambda e: e["event"] == "listening")["ports"]
         return self
