@@ -347,6 +347,7 @@ GROUP_SIZES = (
     JOBSET_REPLICAS,
 )
 KUBEFLOW = "training.kubeflow.org/job-name"
+VOLCANO_POD, RANK = "volcano.sh/job-name", "RANK"
 _NODES = re.compile(r"(\d{1,6})(?::\d{1,6})?", re.ASCII)
 
 
@@ -400,8 +401,10 @@ def _launched(ran: StartedCommand, labels: Mapping[str, str], asked: PodGpus) ->
     if not processes:
         return -(-(count(flags, PROCESS_FLAG) or 0) // asked.gpus)
     # Processes are one a GPU, unless something says how many a pod has. The operator of Kubeflow
-    # counts one a pod where the job does not say, and fewer than a pod has GPUs can only be pods.
+    # counts one a pod where the job does not say, and so does Volcano where it gives each its rank;
+    # fewer than a pod has GPUs can only be pods.
     per_pod = next((n for name in PROCESSES_A_POD if (n := count(ran.environment, name))), None)
     if per_pod is None:
-        per_pod = 1 if KUBEFLOW in labels or processes < asked.gpus else asked.gpus
+        operated = KUBEFLOW in labels or (VOLCANO_POD in labels and RANK in ran.environment)
+        per_pod = 1 if operated or processes < asked.gpus else asked.gpus
     return -(-processes // per_pod)

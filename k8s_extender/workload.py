@@ -261,6 +261,8 @@ OF_ONE = frozenset(
 )
 # The service account's volume has a name of its own in each pod. Containers are compared apart.
 OF_SPEC = frozenset(("volumes", "hostname", "nodeName", "containers", "initContainers"))
+OF_CONTAINER = frozenset(("volumeMounts", "env"))
+RANKS = frozenset((pods.RANK, "PET_NODE_RANK"))  # operators give each pod of a job its own
 
 
 class JobReader:
@@ -279,8 +281,13 @@ class JobReader:
         metadata, spec = mapping(pod, "metadata"), mapping(pod, "spec")
         parts = [_without(metadata.get(name), OF_ONE) for name in ("labels", "annotations")]
         containers = [*items(spec, "containers"), None, *items(spec, "initContainers")]
-        parts += [_without(each, frozenset(("volumeMounts",))) for each in containers]
-        key = orjson.dumps((_without(spec, OF_SPEC), parts))
+        parts += [_without(each, OF_CONTAINER) for each in containers]
+        parts.append(_without(spec, OF_SPEC))
+        environments = [items(each, "env") for each in containers]
+        ranked = [[None if text(v, "name") in RANKS else v for v in env] for env in environments]
+        key = orjson.dumps((parts, ranked))
+        if pods.RANK.encode() in key:  # what is run may heed it
+            key = orjson.dumps((parts, environments))
         if self._rules.rules or len(key) > MAX_BYTES:
             return pod_job(pod, self._config, self._rules)
         if key not in self._jobs:

@@ -56,6 +56,24 @@ def test_pods_of_one_job_are_read_once(read: Reader) -> None:
     assert {repr(one) for one in jobs} == {repr(pod_job(of_a_job(0), CONFIG, RULES))}
 
 
+def ranked(rank: int, *arguments: str) -> dict[str, Any]:
+    """The pod of an operator's job that has this rank."""
+    made, told = of_a_job(0), {"MASTER_ADDR": "train-0", "WORLD_SIZE": "4", "RANK": str(rank)}
+    made["spec"]["containers"][0] |= {
+        "env": [{"name": name, "value": value} for name, value in told.items()],
+        "args": ["train.py", *arguments],
+    }
+    return made
+
+
+def test_ranks_make_no_other_job_unless_what_is_run_may_heed_them(read: Reader) -> None:
+    assert read(ranked(0)) is read(ranked(1))
+    assert read(of_a_job(0)) is not read(ranked(0))
+    heeding = "--seed=$(RANK)"
+    assert read(ranked(0, heeding)) is not read(ranked(1, heeding))
+    assert read.times == 4
+
+
 def test_pods_of_one_job_have_one_object_for_their_job(read: Reader) -> None:
     assert read(of_a_job(0)) is read(of_a_job(1))
 

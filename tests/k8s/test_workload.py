@@ -277,6 +277,8 @@ ENV = [
     ({"WORLD_SIZE": "2"}, {}, 2),
     ({"WORLD_SIZE": "16", "NPROC_PER_NODE": "4"}, {}, 4),
     ({"WORLD_SIZE": "9"}, {"training.kubeflow.org/job-name": "j"}, 9),
+    ({"WORLD_SIZE": "16", "RANK": "3"}, {"volcano.sh/job-name": "j"}, 16),
+    ({"WORLD_SIZE": "16"}, {"volcano.sh/job-name": "j"}, 2),  # not from its plugin
     ({"WORLD_SIZE": "many"}, {}, 1),
     ({"NNODES": "0"}, {}, 1),
     ({}, {}, 1),
