@@ -123,10 +123,11 @@ def test_runs_of_a_table_scale_too_and_no_limit_rests_on_them(
 ) -> None:
     there = lasting("epochs", 3, limit_s=None, **unknown)
     memory = memory_of(*(past(n, 3 * 300.0, there, startup_s=0.0) for n in range(20)))
-    here = lasting("epochs", 300, limit_s=None, name="big")
+    here = lasting("epochs", 300, limit_s=None, name="big", partition="other")
     found = expected(memory, here)
     assert found.quantile_s(0.5) == pytest.approx(300 * 300.0, rel=0.05)
     assert of in found.evidence[0]
+    assert found.runs == 0
     assert "are taken for this job's" in found.assumptions[0]
     assert carried_limit_s(here, memory, 0.95) is None
     elsewhere = memory_of(*(past(n, 900.0, lasting("epochs", 3, name="big")) for n in range(20)))

@@ -162,7 +162,7 @@ class Estimate:
             told.append("nothing is known of this site: any share of the limit is taken as likely")
         elif not known:
             told.append("nothing is known of this site: a minute to two weeks are taken as likely")
-        elif not known & {*OWN, Similarity.USER}:
+        elif not known & {*OWN, *ASSUMED, Similarity.USER}:
             who = "this user" if self.has_user else "a job without a user"
             told.append(f"nothing is known of {who}: others at this site stand for it")
         if known & {*ASSUMED}:

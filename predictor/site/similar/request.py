@@ -63,7 +63,7 @@ BY_SCRIPT = (Similarity.SCRIPT, Similarity.COMMAND)
 SAME_JOB = (*BY_SCRIPT, Similarity.NAME)
 # Taken for runs of the same job where accounting does not say; no limit rests on them.
 ASSUMED = (Similarity.ANYWHERE, Similarity.SO_NAMED)
-OWN = (*SAME_JOB, *ASSUMED, Similarity.EXACT, Similarity.REQUEST)
+OWN = (*SAME_JOB, Similarity.EXACT, Similarity.REQUEST)
 OF_MANY = (Similarity.ACCOUNT, Similarity.NAMED, Similarity.PARTITION, Similarity.SITE)
 
 
