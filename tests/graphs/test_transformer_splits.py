@@ -59,6 +59,22 @@ def test_pretraining_predicts_20_positions_at_128_tokens_and_80_at_512() -> None
         assert default == graph("bert-large", seq_len=seq_len, predictions=predictions)
 
 
+@pytest.mark.parametrize(
+    ("name", "layers", "hidden", "ffn"),
+    [("amplify-120m", 24, 640, 1712), ("amplify-350m", 32, 960, 2560)],
+)
+def test_amplify_attends_to_the_whole_protein(
+    name: str, layers: int, hidden: int, ffn: int
+) -> None:
+    """amplify.py of chandar-lab/AMPLIFY: a gated layer of two thirds, a head of 27 residues."""
+    built, tokens = graph_of(name, (), Workload(1, seq_len=512)), 512
+    products = layers * (4 * hidden**2 + 3 * hidden * ffn)
+    ends, norms = 2 * 27 * hidden + 27, (2 * layers + 1) * hidden
+    assert built.parameters == products + ends + norms
+    scores = layers * 4 * tokens**2 * hidden
+    assert built.forward_flops == 2 * tokens * (products + 27 * hidden) + scores
+
+
 def test_adapters_train_alone() -> None:
     work = Workload(1, seq_len=4096)
     full, adapted = graph_of("llama2-70b", (), work), graph_of("llama2-70b-lora", (), work)

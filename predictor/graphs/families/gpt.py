@@ -55,9 +55,10 @@ def gpt(
     moe_layer_freq: str | int = 1,
     router_bias: bool = False,
     mtp_layers: int = 0,
+    causal: bool = True,
     **habits: Any,
 ) -> None:
-    """A causal language model on ``work.tokens`` tokens; the loss is taken at every position.
+    """A language model on ``work.tokens`` tokens; the loss is taken at every position.
 
     ``norm`` is ``layernorm`` or ``RMSNorm``, ``pos_emb`` ``learned``, ``rope`` or ``alibi``;
     ``shared_norm`` is one norm for both branches. ``habits`` are fields of ``transformer.Habits``;
@@ -70,7 +71,7 @@ def gpt(
 
     def layer(block: Block, *, sparse: bool) -> None:
         """Attention, then a dense or sparse feed-forward layer."""
-        self_attention(b, block, seq, causal=True)
+        self_attention(b, block, seq, causal=causal)
         if sparse:
             moe_feed_forward(b, block, mixture, rows)
         else:
