@@ -98,10 +98,10 @@ def evaluate(
 ) -> None:
     """Predict every run of FILE, and score the predictions against what was measured.
 
-    FILE is a CSV with the columns id, model, gpu, gpus, precision, batch_per_gpu or global_batch,
-    and throughput with its unit or iteration_s in seconds; see the files of profiles/measurements
-    for more. Errors are |predicted - measured| / measured of the step time. A row that cannot be
-    predicted is counted under its reason.
+    FILE is a CSV with the columns model, gpu, gpus, precision, batch_per_gpu (or batch_size) or
+    global_batch, and throughput with its unit or iteration_s (step_s) in seconds; see the files of
+    profiles/measurements for more. Errors are |predicted - measured| / measured of the step time.
+    A row that cannot be predicted is counted under its reason.
     """
     from ..estimate.measurement import read_csv
     from ..evaluation.evaluate import all_methods, calibration_keys, leaked

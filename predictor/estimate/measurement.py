@@ -45,6 +45,12 @@ UNITS = COLUMNS["units"]  # of a throughput
 _UNIT_OF = {word: unit for unit, words in shipped_yaml("units.yaml").items() for word in words}
 _A_SECOND = re.compile(r"(?:/| per |_per_)s(?:ec(?:onds?)?)?$", re.ASCII)
 REQUIRED = ("model", "gpu", "gpus", "precision")
+# Fields of a job or of a prediction as others may name the columns that hold them.
+_FIELDS = {
+    "batch_size": "batch_per_gpu",
+    "global_batch_size": "global_batch",
+    "step_s": "iteration_s",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +85,27 @@ class Unreadable:
 def read_csv(path: Path) -> list[Row]:
     """Rows of a measurement file; one without an id is named for its place.
 
-    Raises MeasurementError where it cannot be read, misses a column or has no rows.
+    Columns may be called as the fields of a job and of a prediction are. Raises MeasurementError
+    where it cannot be read, misses a column or has no rows.
     """
     try:
         with path.open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)
-            missing = [c for c in ("id", *REQUIRED) if c not in (reader.fieldnames or ())]
+            names = reader.fieldnames or ()
+            columns = {name: _FIELDS.get(name, name) for name in names}
+            missing = [c for c in REQUIRED if c not in names]
+            twice = [c for c in names if columns[c] != c and columns[c] in names]
             if missing:
                 raise MeasurementError(f"{path.name}: no column {', '.join(missing)}")
-            rows = [{k: v or "" for k, v in row.items() if k} for row in reader]
+            if twice:
+                raise MeasurementError(f"{path.name}: {twice[0]} is {columns[twice[0]]}: keep one")
+            rows = [{columns[k]: v or "" for k, v in row.items() if k} for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise MeasurementError(f"{path} cannot be read: {reason_of(error)}") from error
     if not rows:
         raise MeasurementError(f"{path} holds no rows")
-    return [{**row, "id": row["id"] or f"row {n}"} for n, row in enumerate(rows, start=1)]
+    name = path.stem
+    return [{**row, "id": row.get("id") or f"{name} row {n}"} for n, row in enumerate(rows, 1)]
 
 
 @cache

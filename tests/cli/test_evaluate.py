@@ -175,7 +175,7 @@ def test_text_has_a_table_and_the_reasons(run: Run, file: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", "no column id, model, gpu, gpus, precision"),
+        ("", "no column model, gpu, gpus, precision"),
         ("id,model,gpu,gpus,precision\n", "holds no rows"),
         ("id,model,gpus,precision\nx,y,1,fp32\n", "no column gpu"),
     ],
@@ -219,4 +219,4 @@ def test_rows_without_an_id_are_named_for_their_line(
     out = tmp_path / "out.csv"
     words = ("--method", "paper", "--predictions", str(out))
     assert run_json("evaluate", str(path), *words)["predicted"] == 3
-    assert [line["id"] for line in written(out)] == ["row 1", "row 2", "row 3"]
+    assert [line["id"] for line in written(out)] == [f"nameless row {n}" for n in (1, 2, 3)]

@@ -158,6 +158,16 @@ class TestRefusal:
         with pytest.raises(MeasurementError, match=r"runs\.csv: no column gpu, precision"):
             read_csv(path)
 
+    def test_columns_may_be_called_as_the_fields_of_a_job(self, tmp_path: Path) -> None:
+        path = tmp_path / "runs.csv"
+        path.write_text("model,gpu,gpus,precision,batch_size,step_s\nresnet50,v100,1,amp,64,0.1\n")
+        (found,) = parse(read_csv(path))
+        assert isinstance(found, Measurement)
+        assert (found.id, found.job.batch_size, found.step_s) == ("runs row 1", 64, 0.1)
+        path.write_text("model,gpu,gpus,precision,batch_size,batch_per_gpu\n")
+        with pytest.raises(MeasurementError, match="batch_size is batch_per_gpu: keep one"):
+            read_csv(path)
+
     def test_short_lines_read_as_empty(self, tmp_path: Path) -> None:
         path = tmp_path / "runs.csv"
         path.write_text("id,model,gpu,gpus,precision,throughput\na,resnet50,v100,1\n")
