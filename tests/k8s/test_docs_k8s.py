@@ -108,6 +108,13 @@ def test_every_annotation_and_event_written_is_there() -> None:
     assert reasons == set(re.findall(r"`(P\w+)`", text))
 
 
+def test_the_weights_shown_are_those_that_are_written() -> None:
+    shown = re.search(rf"^\| `{PLACED}` \| `(\S+)` \|", TEXT, re.MULTILINE)
+    assert shown is not None
+    weights = [int(one.rpartition("=")[2]) for one in shown[1].split(",")]
+    assert weights == [round(BEST * FACTOR**place) for place in range(len(weights))]
+
+
 def test_every_policy_is_explained() -> None:
     explained = set(re.findall(r"^\| `(\w+)` \| ", section(TEXT, "## Placement"), re.MULTILINE))
     assert explained == set(workload.POLICIES)

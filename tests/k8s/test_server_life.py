@@ -21,6 +21,7 @@ from k8s_server_process import BF16, MIXED, ServerProcess, call, names_body, pod
 
 from predictor.estimate.fitting import Fitted
 
+PAYLOADS = Path(__file__).parent / "payloads"
 PATIENCE_S = 30.0
 ASKED = ["a100-0", "p100-0"]
 
@@ -196,7 +197,9 @@ def test_a_draining_server_that_nobody_asks_any_more_does_not_wait_to_the_end(
 
 
 def test_no_call_is_lost_when_a_server_is_told_to_end(tmp_path: Path) -> None:
-    body = names_body(pod("under-load", MIXED), [f"n{i}" for i in range(2000)])
+    filtered = names_body(pod("under-load", MIXED), [f"n{i}" for i in range(2000)])
+    reviewed = (PAYLOADS / "admissionreview-pod-request.json").read_bytes()
+    calls = ("/v1/filter", filtered), ("/v1/place", reviewed)
     failures: list[object] = []
     counts = [0, 0]
     with serving(tmp_path / "s", server={"drain_s": 2.0}) as server:
@@ -205,11 +208,12 @@ def test_no_call_is_lost_when_a_server_is_told_to_end(tmp_path: Path) -> None:
         def client(i: int) -> None:
             while not ending.is_set():
                 try:
-                    status, answer = server.post("/v1/filter", body)
+                    status, answer = server.post(*calls[i])
                 except OSError as error:
                     failures.append(error)
                     return
-                if status != 200 or len(answer["NodeNames"]) != 2000:
+                whole = answer["response"]["allowed"] if i else len(answer["NodeNames"]) == 2000
+                if status != 200 or not whole:
                     failures.append((status, answer))
                 counts[i] += 1
 
