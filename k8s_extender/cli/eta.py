@@ -75,7 +75,7 @@ def _eta(group: RunObjects, site: SiteEstimates, client: Any | None) -> dict[str
         name=head.name,
         gpus=gpus,
         gpu_type=types.pop() if len(types) == 1 else "",
-        script=head.script,
+        script=head.job.script,
     )
     if found is None:
         return told

@@ -146,7 +146,7 @@ def _last_run(
             start_s=start_s,
             end_s=max(ends, default=start_s or submit_s),
             limit_s=limit_s,
-            script=head.script,
+            script=head.job.script,
             **held,
         ),
         asked=said.asked,

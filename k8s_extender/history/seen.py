@@ -67,7 +67,6 @@ class SeenObject:
     gpus: int
     wanted_gpu: str | None
     asked: str
-    script: str
     pod_name: str
     predicted: Predicted | None
     node: str = ""
@@ -150,7 +149,6 @@ def _seen(
         filled_s=None if filled_s is None else float(filled_s),
         wanted_gpu=gpu_called(job.node_selector.get(PRODUCT)),
         asked=stated_text(job.stated),
-        script=job.script,
         pod_name=who.name,
         predicted=_predicted(annotations, filled_s),
         **more,
