@@ -251,9 +251,9 @@ def test_a_heartbeat_tells_that_it_looks_also_while_the_history_is_away(
     command += ["--history", str(tmp_path / "blocked" / "history.sqlite")]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
-        assert eventually(alive.exists)
+        assert eventually(alive.exists, timeout_s=120.0)
         alive.unlink()
-        assert eventually(alive.exists)
+        assert eventually(alive.exists, timeout_s=120.0)
     finally:
         process.terminate()
         process.communicate(timeout=60)

@@ -329,7 +329,7 @@ def test_what_is_no_handshake_is_refused_while_others_are_served(tmp_path: Path)
             with contextlib.suppress(ConnectionError):
                 assert not plain.recv(1000).startswith(b"HTTP")
         with contextlib.closing(server.raw()):  # says nothing
-            assert ask(server)["a100-0"] == 10
+            eventually(lambda: ask(server)["a100-0"] == 10)
 
 
 def reloads_of(server: ServerProcess) -> float:
