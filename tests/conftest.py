@@ -22,7 +22,7 @@ LONG = ("test_server_life", "test_daemon", "test_transformers", "test_detection"
 REAL_SERVERS = {"browser", "postgres"}  # fixtures that start a program
 
 one_thread_for_algebra()  # threads that wait for a busy core would take most of the time
-settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=50)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 
