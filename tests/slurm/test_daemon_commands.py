@@ -66,9 +66,10 @@ def policy(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def real(fitted: Fitted, tmp_path: Path) -> Iterator[DaemonProcess]:
+@pytest.fixture(scope="module")
+def real(fitted: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
     """The daemon of the command line, with the predictor of this test run."""
+    tmp_path = tmp_path_factory.mktemp("real")
     slurm = {"bin_dir": str(tmp_path)}
     daemon = DaemonProcess(tmp_path / "run", slurm=slurm, daemon={"prediction_ms": 4000.0})
     program = Path(sys.executable).with_name("precision-time")
@@ -178,13 +179,6 @@ def test_the_real_daemon_decides_a_job(real: DaemonProcess, run: Run) -> None:
     assert event["limit"] == str(answer["time_limit"])
 
 
-def test_the_real_daemon_reloads_and_stops(real: DaemonProcess) -> None:
-    real.notified.seen.clear()
-    real.process.send_signal(signal.SIGHUP)
-    real.notified.wait_for("READY=1", real.process)
-    assert real.end() == 0
-
-
 def test_a_new_predictor_in_use_is_taken_at_a_reload(
     real: DaemonProcess, fitted: Fitted, run: Run
 ) -> None:
@@ -195,10 +189,16 @@ def test_a_new_predictor_in_use_is_taken_at_a_reload(
     stored = store.store(fitted.predictor, {"rows": 1.0})
     artifacts.use(stored.version)
     try:
+        real.notified.seen.clear()
         real.process.send_signal(signal.SIGHUP)
+        real.notified.wait_for("READY=1", real.process)
         real.wait_for_event(lambda e: e["event"] == f"reloaded, predictor {stored.version}")
     finally:
         artifacts.use(before)
+
+
+def test_the_real_daemon_stops(real: DaemonProcess) -> None:
+    assert real.end() == 0
 
 
 def test_local_decisions_need_no_daemon(run: Run, fitted: Fitted, policy: Path) -> None:
