@@ -12,7 +12,10 @@ from predictor.site.similar.memory import SiteMemory
 from predictor.site.similar.past_runs import PastRun, RunEnd, batch_of
 from predictor.site.similar.request import JobRequest, stated_fields
 
-ASKED = "model={model} precision=mixed_fp16_fp32 batch_size=128 epochs=10 dataset_size=1281167"
+ASKED = (
+    "model={model} precision=mixed_fp16_fp32 batch_size=128 epochs=10 dataset_size=1281167 "
+    "options=workers=16"
+)
 MODELS = ("resnet50", "alexnet", "vgg16", "efficientnet_b7")  # from minutes to hours
 DAY_S = 86_400.0
 
