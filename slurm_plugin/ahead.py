@@ -229,7 +229,5 @@ def _limit_s(job: SlurmJob) -> float:
 def _run_s(job: SlurmJob, ran_s: float = 0.0) -> float:
     """By the estimate on the job: its mean, once that is over what 19 of 20 need."""
     limit_s, mark = _limit_s(job), parse_mark(job.admin_comment)
-    if mark is None or mark.expected_s is None or mark.upper_s is None:
-        return limit_s
-    known = (mark.mean_s or mark.expected_s, mark.upper_s)
-    return min(limit_s, next((each for each in known if each > ran_s), limit_s))
+    known = mark.ends_s if mark is not None else None
+    return min(limit_s, next((each for each in known or () if each > ran_s), limit_s))

@@ -297,8 +297,8 @@ def _run_time(
             return max(1.0, min(reading.remaining_s + read_s, left_s)), basis
     mark = (parse_mark(record.admin_comment) if record else None) or JobMark()
     found = estimate_job(_request(job, mark), memory)
-    if not found.similar and mark.expected_s and mark.upper_s:
-        ends = [each for each in (mark.mean_s or mark.expected_s, mark.upper_s) if each > ran_s]
+    if not found.similar and mark.ends_s:
+        ends = [each for each in mark.ends_s if each > ran_s]
         return min(max(LEAST_S, ends[0] - ran_s), left_s) if ends else left_s, "submit"
     drawn = [max(LEAST_S, min(found.left_s(level, ran_s), left_s)) for level in levels]
     first = next(iter(found.similar), None)

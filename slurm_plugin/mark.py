@@ -63,6 +63,12 @@ class JobMark:
         """The user's own limit in minutes, None where there was none."""
         return float(self.own) if self.own not in (None, "none") else None
 
+    @property
+    def ends_s(self) -> tuple[float, float] | None:
+        """Mean and 95 % quantile of the run, None where there is no estimate."""
+        mean_s = self.mean_s or self.expected_s
+        return (mean_s, self.upper_s) if mean_s and self.upper_s else None
+
     def text(self) -> str:
         """The AdminComment; a job too long for it is dropped whole: half would mislead."""
         stated = ((f.name, getattr(self, f.name)) for f in fields(self) if f.name != "job")

@@ -126,13 +126,12 @@ def _fitting(job: TrainingJob, changed: Changes, limit: float) -> Iterator[Advic
 
 
 def _smaller_batch(job: TrainingJob, limit: float) -> Changes:
-    batch, whole = job.micro_batch_size, job.global_batch_size
-    if whole is not None:  # which stays
-        share = whole // job.data_parallel
-        for micro in (n for n in range(batch - 1, 0, -1) if share % n == 0):
-            steps = share // micro
-            yield f"{steps} micro-steps with a batch of {micro} per GPU", job.but(grad_accum=steps)
+    if job.global_batch_size is not None:  # which stays
+        for one in job.accumulating_more():
+            batch = one.micro_batch_size
+            yield f"{one.micro_steps} micro-steps with a batch of {batch} per GPU", one
         return
+    batch = job.micro_batch_size
     fitting = _largest(lambda n: _need(_with_batch(job, n)) <= limit, batch, most=batch - 1)
     if fitting:
         yield f"a batch of {fitting} per GPU", _with_batch(job, fitting)

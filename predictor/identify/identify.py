@@ -38,7 +38,7 @@ from .launch import (
     shell_text,
 )
 from .rules import RuleContext, Rules
-from .shell import MAX_SCRIPT, VISIBLE, Command, Script, Sourced, read_script
+from .shell import JOINS, MAX_SCRIPT, VISIBLE, Command, Script, Sourced, read_script
 from .stated import FILE, LENGTHS, NOTES, SCRIPT, Problem, Stated, one_line
 
 MARK = "#SBATCH"
@@ -65,7 +65,6 @@ _ONES = str.maketrans("0123456789", "1" * 10)
 # Where a batch job starts, unless it moves.
 HERE = {"SLURM_SUBMIT_DIR": ".", "PWD": "."}
 NOWHERE = -1
-_JOINS = ("MASTER_", "WORLD_SIZE", "RANK")  # variables by which processes find each other
 # What a configuration of DeepSpeed that the script itself writes would have said.
 _OF_DEEPSPEED = re.compile(r"sharding:the file of|file:--deepspeed[^,]+ is not read")
 # Problems that any program may have.
@@ -306,7 +305,7 @@ def _runs(commands: Sequence[Command], files: Files | None, depth: int = 0) -> I
             seen = command.exported.get(VISIBLE, "")
             visible = seen.count(",") + 1 if seen.replace(",", "").isdigit() else 0
             visible = NOWHERE if VISIBLE in command.exported and seen in ("", "-1") else visible
-            joined = any(name.startswith(_JOINS) for name in command.exported)
+            joined = any(name.startswith(JOINS) for name in command.exported)
             place = _outside(launch.before, directory)
             yield _Run(launch, command.repeated, place, visible, joined)
 

@@ -81,14 +81,8 @@ _OPERATORS = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.Div: floordiv, ast.
 _MOVES = ("cd", "pushd", "popd")
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _SET_BY_SLURM = ("SLURM_", VISIBLE)
-_TOLD = (
-    "CUDA_",
-    "NCCL_",
-    "TORCH_",
-    "MASTER_",
-    "WORLD_SIZE",
-    "RANK",
-)  # variables that any program heeds
+JOINS = ("MASTER_", "WORLD_SIZE", "RANK")  # variables by which processes find each other
+_TOLD = ("CUDA_", "NCCL_", "TORCH_", *JOINS)  # variables that any program heeds
 _SETTERS = ("export", "declare", "typeset", "local", "readonly")
 _PYTHON = re.compile(r"(?:^|/)python[\d.]*$", re.ASCII)
 _SHELL = re.compile(r"(?:^|/)(?:ba|z)?sh$|\.(?:sh|bash|slurm|sbatch)$")

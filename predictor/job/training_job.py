@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
@@ -209,6 +209,14 @@ class TrainingJob:
     def but(self, **changes: Any) -> Self:
         """The same job with other fields."""
         return replace(self, **changes)
+
+    def accumulating_more(self) -> Iterator[Self]:
+        """The job of a global batch in more and more micro-steps that take it whole."""
+        assert self.global_batch_size is not None
+        share = self.global_batch_size // self.data_parallel
+        for steps in range(self.micro_steps + 1, share + 1):
+            if share % steps == 0:
+                yield self.but(grad_accum=steps)
 
     def _check_numbers(self) -> None:
         for name in _COUNTS:

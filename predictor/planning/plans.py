@@ -158,11 +158,9 @@ def fitting_job(job: TrainingJob) -> TrainingJob | None:
         return job
     if job.global_batch_size is None:
         return None
-    share, most = job.global_batch_size // job.data_parallel, largest_batch(job)
-    for micro in range(min(most, job.micro_batch_size), 0, -1):
-        if share % micro == 0 and fits(smaller := job.but(grad_accum=share // micro)).ok:
-            return smaller
-    return None
+    most = largest_batch(job)
+    smaller = (one for one in job.accumulating_more() if one.micro_batch_size <= most)
+    return next((one for one in smaller if fits(one).ok), None)
 
 
 def _too_large(job: TrainingJob) -> str:

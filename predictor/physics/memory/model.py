@@ -121,8 +121,7 @@ def _leaner(job: TrainingJob) -> TrainingJob:
     switched = entry_of(job.model).group in SWITCHED
     if not switched or not found.states_bytes < most < found.total_bytes:
         return job
-    counts = range(2, 1 + job.micro_batch_size) if alone else ()
-    parts = (job.but(grad_accum=n) for n in counts if job.micro_batch_size % n == 0)
+    parts = job.accumulating_more() if alone else ()
     fits = next((one for one in parts if memory_of(one).total_bytes < have), None)
     return fits or (job.but(options=(*job.options, ("act_ckpt", "full"))) if left else job)
 
