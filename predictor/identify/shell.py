@@ -143,11 +143,17 @@ class _Branches:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call of a function that is read: how much text is left behind it, and what it hides."""
+    """A call of a function that is read: how much text is left behind it, and what it hides.
+
+    What it sets holds behind it, unless it runs ``aside`` in a process of its own, or only perhaps.
+    """
 
     rest: int
     arguments: tuple[str, ...]
     hidden: dict[str, str | None]
+    aside: bool
+    piped: bool
+    perhaps: bool
 
 
 # The text of a file, sourced in a directory; None where it is not to be read.
@@ -240,6 +246,9 @@ class _Reader:
     turned: set[str] = field(default_factory=set)
     tested: bool = False
     joined: bool = False
+    pipes: bool = False  # what this command prints is read by the next one
+    piped: bool = False  # what the last one printed is read by this one
+    aside: bool = False  # this one runs in a process of its own
     budget: int = MAX_EXPANDED
     directory: str | None = ""
 
@@ -313,7 +322,10 @@ class _Reader:
         elif kind == "end" and token == "|" and self._pattern():
             pass
         elif kind == "end":  # what follows `||`, or `&&` after a test, may not run
+            calls, self.pipes = len(self.calls), token in ("|", "|&")
+            self.aside = self.piped or self.pipes or token == "&"
             self._end_command()
+            self.piped = self.pipes and len(self.calls) == calls  # else behind what is called
             if token == ";;" and self.branches and self.branches[-1].word is not None:
                 self.branches[-1].tests = []
             goes_on = token == "\n" and self.joined
@@ -529,7 +541,10 @@ class _Reader:
         self.called.add(words[0])
         names = [*"#0123456789", *map(str, range(10, len(words)))]
         hidden = {name: self.variables.get(name) for name in names}
-        self.calls.append(_Call(len(self.text) - self.position, self.arguments, hidden))
+        rest, how = len(self.text) - self.position, (self.aside, self.pipes, self.tested)
+        self.calls.append(_Call(rest, self.arguments, hidden, *how))
+        if self.aside or self.tested:
+            self.shells.append(({}, self.directory))
         self.arguments = self._spent(tuple(words[1:]))
         unknown = any(UNKNOWN in word for word in self.arguments)
         told = dict(enumerate(self.arguments, 1))
@@ -549,7 +564,16 @@ class _Reader:
         """Behind a function that was called."""
         self._end_command()
         call = self.calls.pop()
-        self.arguments = call.arguments
+        self.arguments, self.piped = call.arguments, call.piped
+        if (call.aside or call.perhaps) and self.shells:
+            before, directory = self.shells.pop()
+            if call.aside:
+                self.directory = directory
+                self._restore(before)
+            else:
+                self.directory = directory if directory == self.directory else None
+                for name in before:
+                    self._assign(f"{name}={UNKNOWN}")
         self._restore(call.hidden)
 
     def _restore(self, hidden: Mapping[str, str | None]) -> None:
@@ -680,7 +704,8 @@ class _Reader:
 
     def _holds(self, name: str, known: Mapping[str, object], *, adds: bool) -> bool:
         """Whether what a name is set to is the same in each turn, and set for certain."""
-        if self.tested or any(o.live is None or o.tests is not None for o in self.branches):
+        unsure = any(o.live is None or o.tests is not None for o in self.branches)
+        if self.tested or self.aside or unsure:
             return False
         before = known.get(name, UNKNOWN)
         alike = name in self.turned if adds else before in (UNKNOWN, (UNKNOWN,))

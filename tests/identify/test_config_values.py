@@ -77,7 +77,8 @@ def test_hostile_texts_are_given_up(name: str, text: str) -> None:
         assert len(settings_of(name, text) or ()) <= MAX_SETTINGS
         return time.process_time() - began
 
-    assert read_s(name, text) < 5 * read_s("c.yaml", ORDINARY)
+    # Twice as long at most, but for a pass of the collector; what is not given up takes hours.
+    assert read_s(name, text) < 20 * read_s("c.yaml", ORDINARY)
 
 
 def test_a_configuration_that_builds_on_itself_ends(tmp_path: Path) -> None:
