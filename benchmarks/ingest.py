@@ -17,7 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from goals import Goal
+from goals import Goal, all_kept
 from ingest_bench import fill, sacct
 
 from tests.slurm import replay
@@ -124,10 +124,7 @@ def main(rows: int) -> int:
         history = Path(folder) / "history.sqlite"
         bare = count(commands)
         first, again = (filled(commands, history, rows) for _ in range(2))
-    goals = report(rows, bare, first, again)
-    for goal in goals:
-        print(f"{'ok' if goal.kept else 'MISSED':8}{goal.name}: {goal.reached}")
-    return 0 if all(goal.kept for goal in goals) else 1
+    return 0 if all_kept(report(rows, bare, first, again)) else 1
 
 
 if __name__ == "__main__":

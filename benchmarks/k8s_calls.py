@@ -11,14 +11,15 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from goals import all_kept, home_of_run
 from k8s_bench import servers
 from k8s_bench.client import Answer, Connection
-from k8s_bench.figures import BASE, TURN, Figures, Memory, goals, table
+from k8s_bench.figures import BASE, TURN, Figures, Memory, goals, show
 from k8s_bench.payloads import BF16, MIXED, NEW, Kind, Pods, node_names, request
 from k8s_bench.servers import Certificate
 
@@ -123,18 +124,10 @@ def watched(calls: int, directory: Path) -> Memory:
         return Memory(calls, resident[0], resident[1], added)
 
 
-@contextmanager
-def _home() -> Iterator[None]:
-    """PRECISION_TIME_HOME, or an empty one for this run: then the shipped predictor decides."""
-    with tempfile.TemporaryDirectory() as home:
-        os.environ.setdefault("PRECISION_TIME_HOME", home)
-        yield
-
-
 def collected(calls: int) -> Figures:
     """All figures; without TLS alone where openssl is not installed."""
     figures = Figures()
-    with _home(), tempfile.TemporaryDirectory(prefix="precision-time-k8s-") as directory:
+    with home_of_run(), tempfile.TemporaryDirectory(prefix="precision-time-k8s-") as directory:
         os.sched_setaffinity(0, servers.CLIENT_CORES)
         root = Path(directory)
         made = servers.certificate(root)
@@ -157,15 +150,12 @@ def main() -> int:
     figures = collected(calls)
     after = os.getloadavg()[0]
     print(f"{os.cpu_count()} cores, load {before:.1f} to {after:.1f}, one keep-alive connection")
-    print(f"{table(figures)}\n")
+    show(figures)
     if not any(tls for _, tls in figures.pairs_s):
         print("TLS was not measured: openssl is not on the PATH\n")
     for memory in figures.memory:
         print(f"memory for each new job shape: {memory.shape_bytes / 1024:.0f} KiB\n")
-    found = goals(figures)
-    for goal in found:
-        print(f"{'kept' if goal.kept else 'MISSED':8}{goal.name:58}{goal.reached}")
-    return 0 if all(goal.kept for goal in found) else 1
+    return 0 if all_kept(goals(figures)) else 1
 
 
 if __name__ == "__main__":

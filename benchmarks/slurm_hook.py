@@ -11,7 +11,6 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,9 +18,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from goals import all_kept, home_of_run
 from slurm_bench import client
 from slurm_bench.client import Client
-from slurm_bench.figures import LABELS, Figures, goals, loss, table
+from slurm_bench.figures import LABELS, Figures, goals, loss, show
 from slurm_bench.hooks import Hooks
 from slurm_bench.jobs import SCRIPT, TRES, Job, Jobs
 
@@ -144,31 +144,16 @@ def _do_nothing(cluster: SlurmCluster) -> Iterator[Path]:
         daemon.stop()
 
 
-@contextmanager
-def home_of_run() -> Iterator[Path]:
-    """PRECISION_TIME_HOME, or one for this run, with the predictor that ships."""
-    given = os.environ.get("PRECISION_TIME_HOME")
-    if given:
-        yield Path(given)
-        return
-    with tempfile.TemporaryDirectory() as home:
-        os.environ["PRECISION_TIME_HOME"] = home
-        yield Path(home)
-
-
 def report(installation: Installation, figures: Figures, loads: tuple[float, float]) -> bool:
     """Print everything; True if every goal is kept."""
     year, month = installation.version
     print(f"Slurm {year}.{month:02}, {os.cpu_count()} cores, load {loads[0]:.1f} to {loads[1]:.1f}")
-    print(f"{table(figures)}\n")
+    show(figures)
     added = loss(figures.sbatch_ms, "known", "empty")
     empty_ms = statistics.median(figures.sbatch_ms["empty"])
     interval = f"{added.low_ms:+.2f} to {added.high_ms:+.2f}"
     print(f"sbatch, ours - empty: {added.median_ms:+.2f} ms ({interval}) of {empty_ms:.2f} ms\n")
-    found = goals(figures)
-    for goal in found:
-        print(f"{'kept' if goal.kept else 'MISSED':8}{goal.name:52}{goal.reached}")
-    return all(goal.kept for goal in found)
+    return all_kept(goals(figures))
 
 
 def main() -> int:

@@ -24,7 +24,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
-from goals import Goal
+from goals import Goal, all_kept
 from trace_bench import text, vision
 from trace_bench.reference import Reference
 from trace_bench.unlisted import UNLISTED, Unlisted
@@ -212,10 +212,7 @@ def main(names: tuple[str, ...]) -> None:
         ]
     if rows:
         show_spread(rows)
-    found = goals(rows, unlisted)
-    for goal in found:
-        click.echo(f"{'kept  ' if goal.kept else 'MISSED'} {goal.name}: {goal.reached}")
-    sys.exit(not all(goal.kept for goal in found))
+    sys.exit(not all_kept(goals(rows, unlisted)))
 
 
 if __name__ == "__main__":

@@ -41,6 +41,11 @@ def pixels(batch: int, side: int, name: str = "x") -> dict[str, torch.Tensor]:
     return {name: torch.empty(batch, 3, side, side)}
 
 
+def images(batch: int, side: int) -> dict[str, torch.Tensor]:
+    """Such images as transformers names them."""
+    return pixels(batch, side, "pixel_values")
+
+
 def tokens(batch: int, length: int, name: str = "input_ids") -> dict[str, torch.Tensor]:
     """Tokens of a text."""
     return {name: torch.empty(batch, length, dtype=torch.long)}
@@ -184,27 +189,7 @@ _MODERNBERT = {
 
 def _transformers(model: str, arguments: Mapping[str, Any]) -> Network:
     library = import_module("transformers")
-    if model in _SEGFORMER:
-        return _segformer(library, model)
-    if model in _DETR:
-        return _detr(library, model)
-    if model in _RTDETR:
-        return _rtdetr(library, model)
-    if model == "deformable-detr":
-        return _deformable_detr(library)
-    if model in _SAM:
-        return _sam(library, model)
-    if model in _PARAKEET:
-        return _parakeet(library, model)
-    if model in _CLIP:
-        return _clip(library, model)
-    if model in _WHISPER:
-        return _whisper(library, model)
-    if model in _ESM:
-        return _esm(library, model)
-    if model in _MODERNBERT:
-        return _modernbert(library, model)
-    return _mask2former(library, model)
+    return _OF_TRANSFORMERS[model](library, model)
 
 
 def _clip(library: Any, model: str) -> Network:
@@ -228,11 +213,10 @@ def _clip(library: Any, model: str) -> Network:
             "hidden_act": act,
         }
         config = library.CLIPConfig(text_config=text, vision_config=vision, projection_dim=shared)
-        made: torch.nn.Module = _Contrast(library.CLIPModel(config))
-        return made
+        return _Contrast(library.CLIPModel(config))
 
     def inputs(batch: int, side: int) -> Mapping[str, torch.Tensor]:
-        return pixels(batch, side, "pixel_values") | tokens(batch, TEXT)
+        return images(batch, side) | tokens(batch, TEXT)
 
     return Network(make, inputs, side, sized=True)
 
@@ -299,10 +283,7 @@ def _esm(library: Any, model: str) -> Network:
         emb_layer_norm_before=False,
     )
 
-    def make(_: int) -> torch.nn.Module:
-        return _Logits(library.EsmForMaskedLM(config))
-
-    return Network(make, tokens, 1024)
+    return Network(lambda _: _Logits(library.EsmForMaskedLM(config)), tokens, 1024)
 
 
 class _Around(torch.nn.Module):
@@ -339,10 +320,7 @@ def _modernbert(library: Any, model: str) -> Network:
         num_attention_heads=heads,
     )
 
-    def make(_: int) -> torch.nn.Module:
-        return _Logits(library.ModernBertForMaskedLM(config))
-
-    return Network(make, tokens, 1024)
+    return Network(lambda _: _Logits(library.ModernBertForMaskedLM(config)), tokens, 1024)
 
 
 def _mask2former(library: Any, model: str) -> Network:
@@ -358,10 +336,9 @@ def _mask2former(library: Any, model: str) -> Network:
     )
     config = library.Mask2FormerConfig(backbone_config=backbone, num_labels=80)
 
-    def make(_: int) -> torch.nn.Module:
-        return _Masks(library.Mask2FormerForUniversalSegmentation(config))
-
-    return Network(make, lambda batch, side: pixels(batch, side, "pixel_values"), 1024)
+    return Network(
+        lambda _: _Masks(library.Mask2FormerForUniversalSegmentation(config)), images, 1024
+    )
 
 
 def _finite() -> Any:
@@ -390,10 +367,9 @@ def _segformer(library: Any, model: str) -> Network:
         hidden_sizes=list(widths), depths=list(depths), decoder_hidden_size=decoder, num_labels=150
     )
 
-    def make(_: int) -> torch.nn.Module:
-        return _Upsampled(library.SegformerForSemanticSegmentation(config))
-
-    return Network(make, lambda batch, side: pixels(batch, side, "pixel_values"), 512)
+    return Network(
+        lambda _: _Upsampled(library.SegformerForSemanticSegmentation(config)), images, 512
+    )
 
 
 class _Upsampled(_Around):
@@ -414,10 +390,7 @@ def _detr(library: Any, model: str) -> Network:
         backbone_config=backbone, num_labels=91, auxiliary_loss=True, use_timm_backbone=False
     )
 
-    def make(_: int) -> torch.nn.Module:
-        return _Boxes(library.DetrForObjectDetection(config))
-
-    return Network(make, lambda batch, side: pixels(batch, side, "pixel_values"), 928)
+    return Network(lambda _: _Boxes(library.DetrForObjectDetection(config)), images, 928)
 
 
 def _rtdetr(library: Any, model: str) -> Network:
@@ -441,22 +414,16 @@ def _rtdetr(library: Any, model: str) -> Network:
         num_labels=80,
     )
 
-    def make(_: int) -> torch.nn.Module:
-        return _Boxes(library.RTDetrForObjectDetection(config))
-
-    return Network(make, lambda batch, side: pixels(batch, side, "pixel_values"), 640)
+    return Network(lambda _: _Boxes(library.RTDetrForObjectDetection(config)), images, 640)
 
 
-def _deformable_detr(library: Any) -> Network:
+def _deformable_detr(library: Any, _: str) -> Network:
     backbone = library.ResNetConfig(out_features=["stage2", "stage3", "stage4"])
     config = library.DeformableDetrConfig(
         backbone_config=backbone, num_labels=91, auxiliary_loss=True
     )
 
-    def make(_: int) -> torch.nn.Module:
-        return _Boxes(library.DeformableDetrForObjectDetection(config))
-
-    return Network(make, lambda batch, side: pixels(batch, side, "pixel_values"), 928)
+    return Network(lambda _: _Boxes(library.DeformableDetrForObjectDetection(config)), images, 928)
 
 
 def _sam(library: Any, model: str) -> Network:
@@ -470,14 +437,11 @@ def _sam(library: Any, model: str) -> Network:
     }
     config = library.SamConfig(vision_config=vision)
 
-    def make(_: int) -> torch.nn.Module:
-        return _Promptable(library.SamModel(config))
-
     def inputs(batch: int, side: int) -> Mapping[str, torch.Tensor]:
         points = {"input_points": torch.empty(batch, 1, 1, 2)}
-        return pixels(batch, side, "pixel_values") | points
+        return images(batch, side) | points
 
-    return Network(make, inputs, 1024)
+    return Network(lambda _: _Promptable(library.SamModel(config)), inputs, 1024)
 
 
 class _Promptable(_Around):
@@ -494,13 +458,10 @@ def _parakeet(library: Any, model: str) -> Network:
         encoder_config={"num_hidden_layers": _PARAKEET[model], "layerdrop": 0.0}
     )
 
-    def make(_: int) -> torch.nn.Module:
-        return _Logits(library.ParakeetForCTC(config))
-
     def inputs(batch: int, frames: int) -> Mapping[str, torch.Tensor]:
         return {"input_features": torch.empty(batch, frames, 80)}
 
-    return Network(make, inputs, 1504)
+    return Network(lambda _: _Logits(library.ParakeetForCTC(config)), inputs, 1504)
 
 
 class _Boxes(_Around):
@@ -552,9 +513,6 @@ def _sdxl(library: Any) -> Network:
 
 
 def _flux(library: Any) -> Network:
-    def make(_: int) -> torch.nn.Module:
-        return _Sample(library.FluxTransformer2DModel(guidance_embeds=True))
-
     def inputs(batch: int, side: int) -> Mapping[str, torch.Tensor]:
         patches = (side // 16) ** 2
         return {
@@ -567,7 +525,9 @@ def _flux(library: Any) -> Network:
             "txt_ids": torch.empty(PROMPT, 3),
         }
 
-    return Network(make, inputs, 1024)
+    return Network(
+        lambda _: _Sample(library.FluxTransformer2DModel(guidance_embeds=True)), inputs, 1024
+    )
 
 
 class _Sample(_Around):
@@ -582,6 +542,19 @@ class _Sample(_Around):
         return torch.nn.functional.mse_loss(found, torch.empty_like(found))
 
 
+_OF_TRANSFORMERS: Mapping[str, Callable[[Any, str], Network]] = {
+    "deformable-detr": _deformable_detr,
+    **dict.fromkeys(_CLIP, _clip),
+    **dict.fromkeys(_DETR, _detr),
+    **dict.fromkeys(_ESM, _esm),
+    **dict.fromkeys(_MASK2FORMER, _mask2former),
+    **dict.fromkeys(_MODERNBERT, _modernbert),
+    **dict.fromkeys(_PARAKEET, _parakeet),
+    **dict.fromkeys(_RTDETR, _rtdetr),
+    **dict.fromkeys(_SAM, _sam),
+    **dict.fromkeys(_SEGFORMER, _segformer),
+    **dict.fromkeys(_WHISPER, _whisper),
+}
 _LIBRARIES: Mapping[str, Callable[[str, Mapping[str, Any]], Network]] = {
     "diffusers": _diffusers,
     "timm": _timm,

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from goals import Goal, percentile
 
+from predictor.cli.console import show_table
+
 LABELS = {
     "silent": "do nothing, no scores",
     "nothing": "do nothing, zeros",
@@ -88,23 +90,17 @@ def goals(figures: Figures) -> list[Goal]:
     return found
 
 
-def table(figures: Figures) -> str:
-    """One line for each setting and kind: calls/s, shares of the bases', latency of a pair."""
-    rows = [["names", "", "", "calls/s", "of zeros", "of no scores", "pair p50 (ms)", "p99 (ms)"]]
-    for (names, tls), kinds in sorted(figures.pairs_s.items()):
-        rows += [
-            [f"{names}", "TLS" if tls else "plain", LABELS[kind], *_cells(kinds, kind)]
-            for kind in LABELS
-            if kind in kinds
-        ]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if 0 < i < 3 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    )
+def show(figures: Figures) -> None:
+    """Print a line for each setting and kind: calls/s, shares of the bases', latency of a pair."""
+    head = ("names", "", "", "calls/s", "of zeros", "of no scores", "pair p50 (ms)", "p99 (ms)")
+    rows = [
+        [f"{names}", "TLS" if tls else "plain", LABELS[kind], *_cells(kinds, kind)]
+        for (names, tls), kinds in sorted(figures.pairs_s.items())
+        for kind in LABELS
+        if kind in kinds
+    ]
+    show_table(head, rows, left=(1, 2))
+    print()
 
 
 def _cells(kinds: dict[str, list[float]], kind: str) -> list[str]:

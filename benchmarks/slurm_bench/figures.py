@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from goals import Goal, percentile
 
+from predictor.cli.console import show_table
+
 LABELS = {
     "none": "no job_submit plugin",
     "empty": "empty Lua hook",
@@ -88,23 +90,14 @@ def goals(figures: Figures) -> list[Goal]:
     return found
 
 
-def table(figures: Figures) -> str:
-    """One line a hook: times in ms, rates in jobs/s, ratios to the empty hook and the bare trip."""
+def show(figures: Figures) -> None:
+    """A line a hook: times in ms, rates in jobs/s, ratios to the empty hook and the bare trip."""
     threads = sorted(figures.rates)
     head = ["", "inside p50", "p99", "of bare", "crowded p50", "p99", "sbatch", "of empty"]
     for count in threads:
         head += [f"API x{count}", "of empty"]
-    rows = [head, *(_row(figures, kind, threads) for kind in LABELS)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-    return "\n".join(
-        "  ".join(
-            [
-                row[0].ljust(widths[0]),
-                *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)),
-            ]
-        )
-        for row in rows
-    )
+    show_table(head, [_row(figures, kind, threads) for kind in LABELS])
+    print()
 
 
 def _row(figures: Figures, kind: str, threads: Sequence[int]) -> list[str]:
