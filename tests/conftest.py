@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from predictor.service.process import one_thread_for_algebra
+from predictor.trusted_files import exclusive
 
 if TYPE_CHECKING:
     from predictor.estimate.fitting import Fitted
@@ -57,8 +59,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="session")
-def fitted(session_home: Path) -> Fitted:
-    """A predictor fitted on a sample of the shipped runs, stored and in use for this test run."""
+def fitted(session_home: Path, worker_id: str) -> Fitted:
+    """A predictor fitted on a sample of the shipped runs, stored and in use for this test run.
+
+    What takes longest of a fit, to price the runs, is done by the first process that needs it.
+    """
     from initial_hyper import initial_sets
 
     from predictor.estimate import artifacts, store
@@ -66,7 +71,12 @@ def fitted(session_home: Path) -> Fitted:
     from predictor.estimate.measurement import shipped
 
     steps = store.load_predictor("shipped").steps
-    priced, unreadable = price(steps, shipped()[::STRIDE])
+    everybodys = session_home.parents[0 if worker_id == "master" else 1] / "priced"
+    with exclusive(everybodys):
+        kept = everybodys / "runs.pickle"
+        if not kept.exists():
+            kept.write_bytes(pickle.dumps(price(steps, shipped()[::STRIDE])))
+    priced, unreadable = pickle.loads(kept.read_bytes())
     fitted = fit_priced(steps, priced, unreadable, hyper=initial_sets())
     manifest = store.store(fitted.predictor, {"rows": float(len(fitted.priced))})
     artifacts.use(manifest.version)

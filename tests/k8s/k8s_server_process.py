@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from forked import Forked, forked
 
 STAND_IN = Path(__file__).with_name("k8s_server_stand_in.py")
 PAYLOADS = Path(__file__).with_name("payloads")
@@ -122,11 +123,9 @@ class ServerProcess:
 
     def start(self) -> ServerProcess:
         """Start it and wait until it listens."""
-        with self.log_file.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, str(STAND_IN), str(self.config_file), str(self.nodes_file)],
-                stderr=log,
-            )
+        self.process: Forked | subprocess.Popen[bytes] = forked(
+            STAND_IN, str(self.config_file), str(self.nodes_file), log=self.log_file
+        )
         self.ports = self.wait_for_event(lambda e: e["event"] == "listening")["ports"]
         return self
 

@@ -17,9 +17,11 @@ from typing import Any, BinaryIO
 from urllib.parse import parse_qsl, urlencode
 
 import yaml
+from forked import Forked, forked
 
 STAND_IN = Path(__file__).with_name("daemon_stand_in.py")
 START_S, STOP_S = 60.0, 30.0
+Process = Forked | subprocess.Popen[bytes]
 
 
 class Notified:
@@ -32,7 +34,7 @@ class Notified:
         self._socket.bind(str(path))
         self._socket.settimeout(0.2)
 
-    def wait_for(self, word: str, process: subprocess.Popen[bytes] | None = None) -> None:
+    def wait_for(self, word: str, process: Process | None = None) -> None:
         """Return once a message with this line has come; fails where the process ends before."""
         until = time.monotonic() + START_S
         while word not in self.seen:
@@ -73,13 +75,17 @@ class DaemonProcess:
         self.notified.wait_for("READY=1", self.process)
         return self
 
-    def launch(self) -> subprocess.Popen[bytes]:
+    def launch(self) -> Process:
         """Start it."""
         environment = os.environ | {"NOTIFY_SOCKET": str(self.notified.path)} | self.environment
-        with self.log_file.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*self.command, *self.arguments], stderr=log, env=environment
-            )
+        *start, policy = self.command
+        self.process: Process
+        if start == [sys.executable, str(STAND_IN)]:
+            arguments = (policy, *self.arguments)
+            self.process = forked(STAND_IN, *arguments, log=self.log_file, environment=environment)
+        else:
+            with self.log_file.open("ab") as log:
+                self.process = subprocess.Popen(self.command, stderr=log, env=environment)
         return self.process
 
     def connect(self, timeout_s: float = 20.0) -> socket.socket:
