@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import combinations
 from math import prod
 from posixpath import join
 from typing import Any
@@ -277,6 +278,7 @@ class _Run:
     ``directory`` is where it runs, as the script says it; None where that is not known, or where
     its files are those of a container. ``visible`` GPUs are those that it is told to use, 0 where
     it is not told and NOWHERE for none. ``joined`` are processes that are told of each other.
+    ``ways`` are the branches of the script in which it stands.
     """
 
     launch: Launch
@@ -284,6 +286,7 @@ class _Run:
     directory: str | None
     visible: int = 0
     joined: bool = False
+    ways: tuple[tuple[int, int], ...] = ()
 
 
 def _runs(commands: Sequence[Command], files: Files | None, depth: int = 0) -> Iterator[_Run]:
@@ -300,14 +303,15 @@ def _runs(commands: Sequence[Command], files: Files | None, depth: int = 0) -> I
                 whole = replace(run.launch, before=(*started, *run.launch.before))
                 if not whole.does_other_work:
                     again = run.repeated or command.repeated
-                    yield replace(run, launch=whole, repeated=again, directory=place)
+                    way = command.ways
+                    yield replace(run, launch=whole, repeated=again, directory=place, ways=way)
         elif (launch := launch_of(command.words)) is not None and not launch.does_other_work:
             seen = command.exported.get(VISIBLE, "")
             visible = seen.count(",") + 1 if seen.replace(",", "").isdigit() else 0
             visible = NOWHERE if VISIBLE in command.exported and seen in ("", "-1") else visible
             joined = any(name.startswith(JOINS) for name in command.exported)
             place = _outside(launch.before, directory)
-            yield _Run(launch, command.repeated, place, visible, joined)
+            yield _Run(launch, command.repeated, place, visible, joined, command.ways)
 
 
 def _sourced(files: Files | None) -> Sourced:
@@ -356,9 +360,9 @@ def _training(training: Sequence[tuple[_Run, Stated]], configs: Sequence[Stated]
     spreads = any(problem.field == "gpus" for problem in agreed.problems)
     alone = len(training) == 1 and training[0][0].launch.alone and not spreads
     agreed = replace(agreed, alone=alone)
-    if len(training) > 1:
+    if len(training) > 1 and not _one_runs(training):
         agreed = _without_length(agreed, "several training commands")
-    elif training[0][0].repeated:
+    elif any(run.repeated for run, _ in training):
         agreed = _without_length(agreed, "the training command is in a loop or function")
     # a DeepSpeed configuration that the script writes completes the command line
     written = _agreed(configs, "two DeepSpeed configurations")
@@ -367,6 +371,16 @@ def _training(training: Sequence[tuple[_Run, Stated]], configs: Sequence[Stated]
         return joined
     others = (p for p in joined.problems if not _OF_DEEPSPEED.match(f"{p.field}:{p.text}"))
     return replace(joined, problems=tuple(others))
+
+
+def _one_runs(training: Sequence[tuple[_Run, Stated]]) -> bool:
+    """Whether no two commands stand in one branch, and all are told the same length."""
+    lengths = {tuple(map(stated.values.get, LENGTHS)) for _, stated in training}
+    ways = [dict(run.ways) for run, _ in training]
+    return len(lengths) == 1 and all(
+        any(one[at] != other[at] for at in one.keys() & other.keys())
+        for one, other in combinations(ways, 2)
+    )
 
 
 def _agreed(stated: Sequence[Stated], what: str) -> Stated:

@@ -173,6 +173,27 @@ def test_two_like_commands_leave_the_length_open() -> None:
     assert "several training commands" in stated.problems[0].text
 
 
+@pytest.mark.parametrize(
+    ("text", "epochs"),
+    [
+        ("if x; then {0} --resume; else {0}; fi", 90),
+        ("case $1 in a) {0} ;; *) {0} --amp ;; esac", 90),
+        ("if x; then srun {0}; else bash -c '{0}'; fi", 90),
+        ("if x; then {0}; else {1}; fi", None),
+        ("if x; then {0}; else python train.py --arch resnet50 -b 64; fi", None),
+        ("if x; then {0}; fi\n{0}", None),
+        ("if x; then {0}; else if y; then {0}; fi; {0}; fi", None),
+        ("if x; then for i in 1 2; do {0}; done; else {0}; fi", None),
+        ("[ -f x ] && {0}\n[ -f y ] && {0}", None),
+    ],
+)
+def test_of_several_commands_in_branches_one_runs(text: str, epochs: int | None) -> None:
+    command = "python train.py --arch resnet50 -b 64 --epochs"
+    stated = parse_script(text.format(f"{command} 90", f"{command} 3"), ("job.sh",))
+    assert (stated.values["model"], stated.values["batch_size"]) == ("resnet50", 64)
+    assert stated.values.get("epochs") == epochs
+
+
 def test_a_second_program_that_trains_leaves_the_length_open() -> None:
     stated = parse_script(f"python train.py {FLAGS}\npython finetune.py config.yaml")
     assert "epochs" not in stated.values

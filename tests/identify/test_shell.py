@@ -93,6 +93,7 @@ def test_sums_of_known_numbers_are_worked_out(text: str, value: str) -> None:
         "if x; then A=1; fi\nrun $A",
         "for A in 1 2; do run $A; done",
         "read A\nrun $A",
+        "A=1\nunset A\nrun $A",
         "f() { A=1; }\nrun $A",
         "A=1\ncase $2 in\n x) A=2 ;;\nesac\nrun $A",
         "while x; do A=1; done\nrun $A",
@@ -208,10 +209,10 @@ def test_a_command_in_a_loop_or_function_is_marked(text: str) -> None:
         ("f() { run 1; }\nf() { run 2; }\nf", [("run", "2")]),
         ("f() { run $1; }\nA=1\ntrap 'A=2; f $A' EXIT\nrun $A", [("run", "2"), ("run", "1")]),
         ("if false_; then f() { run 1; }; fi\nf", [("f",), ("run", "1")]),
-        ("f() {\n run 1", [("f",)]),
-        ("f() (\n run 1\n)\nf", [("run", "1"), ("f",)]),
+        ("f() {\n run 1", [("run", "1")]),
+        ("f() (\n run 1\n)\nf", [("run", "1")]),
         ("f() { if x; then { run 1; }; fi; }\nf", [("run", "1")]),
-        ("B=1 f\nf() { run $B; }\nB=1 f", [("f",), ("f",), ("run", UNKNOWN)]),
+        ("B=1 f\nf() { run $B; }\nB=2 f\nrun $B", [("f",), ("run", "2"), ("run", UNKNOWN)]),
     ],
 )
 def test_a_function_is_read_where_it_is_called(text: str, runs: list[tuple[str, ...]]) -> None:
@@ -234,7 +235,15 @@ def test_a_function_is_read_where_it_is_called(text: str, runs: list[tuple[str, 
         ("f() { A=2; }\n[ -f x ] && f", UNKNOWN),
         ("f() { A=2; }\ng() { f; }\n[ -f x ] && g", UNKNOWN),
         ("f() { A=2; run2 $A; }\nf | tee x", "1"),
-        ("A=2 &", UNKNOWN),
+        ("A=2 &", "1"),
+        ("A=2 | tee x", "1"),
+        ("false && A=2", "1"),
+        ("true && A=2", "2"),
+        ("x || A=2", UNKNOWN),
+        ("if x; then A=1; fi", "1"),
+        ("if x; then A=2; else A=2; fi", "2"),
+        ("while x; do A=$A; done", "1"),
+        ("f() (A=2)\nf", "1"),
         ("f() { local -n r=$1; r=2; }\nf A", UNKNOWN),
         ("printf -v A %d 2", UNKNOWN),
         ("let A=A+1", UNKNOWN),
@@ -244,6 +253,31 @@ def test_a_function_is_read_where_it_is_called(text: str, runs: list[tuple[str, 
 )
 def test_what_a_command_sets_holds_behind_it(setting: str, value: str) -> None:
     assert words(f"A=1\n{setting}\nrun $A")[-1] == ("run", value)
+
+
+def test_a_branch_knows_what_it_sets_and_flags_that_may_follow_keep_their_names() -> None:
+    text = (
+        'A="--x 1"\nB=(y)\nif [ -f z ]; then A="$A --amp"; B+=(--n 2); run $A; fi\nrun $A ${B[@]}'
+    )
+    inside, behind = [found for found in words(text) if found[0] == "run"]
+    assert inside == ("run", "--x", "1", "--amp")
+    assert behind == ("run", "--x", "1", f"--amp={UNKNOWN}", "y", f"--n={UNKNOWN}", UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A=()\nrun",
+        "A=1 B=2\nrun",
+        "A=$B/$C.x\nrun",
+        "x > $B/$C.x\nrun",
+        "f ()\n{ x; }\nf\nrun",
+        "a <(b)\nrun",
+    ],
+)
+def test_a_statement_ends_where_bash_ends_it(text: str) -> None:
+    assert words(text)[-1] == ("run",)
+    assert not read_script(text).commands[-1].repeated
 
 
 def test_a_directory_holds_within_brackets() -> None:
