@@ -346,9 +346,10 @@ class ControlPlane:
         }
 
     def _api_ready(self) -> bool:
-        """True once the namespace is there, which comes after everything else."""
+        """True once it says so and the namespace is there, each of which may come first."""
         try:
             client.CoreV1Api(self.api).read_namespace(NAMESPACE)
+            self.kubectl("get", "--raw", "/readyz")
         except Exception:
             return False
         return True
