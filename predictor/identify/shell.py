@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from itertools import takewhile
-from posixpath import join
+from itertools import pairwise, takewhile
+from posixpath import basename, join
 
 from .shell_syntax import (
     UNKNOWN,
@@ -57,6 +57,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PYTHON = re.compile(r"(?:^|/)python[\d.]*$", re.ASCII)
 _SHELL = re.compile(r"(?:^|/)(?:ba|z)?sh$|\.(?:sh|bash|slurm|sbatch)$")
 _MANY = re.compile(rf"[*?\[{{{UNKNOWN}]")  # of patterns, {1..5} and what nobody knows
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
 _EQUAL = {"=": True, "==": True, "-eq": True, "!=": False, "-ne": False}
 _LESS = {"-lt": (0, False), "-ge": (0, True), "-gt": (1, False), "-le": (1, True)}
 _TESTS = ("[", "[[", "test", "grep", "which", "command", "hash", "type")
@@ -383,6 +384,12 @@ class _Reader:
 
     def _source(self, path: str) -> None:
         """Read a file that the script sources as if it stood here."""
+        given = self.scope.values.get("@", ())
+        if basename(path) == "parse_options.sh" and isinstance(given, tuple):  # Kaldi's
+            for flag, value in pairwise(given):
+                name = flag.removeprefix("--").replace("-", "_")
+                if flag.startswith("--") and name in self.scope.values:
+                    self.scope.set(name, value)
         self.sourced_files += 1
         if self.sourced is not None:
             text = self.sourced(path, self._directory)
@@ -454,14 +461,26 @@ def _is_assignment(word: Words) -> bool:
 
 def _verdict(words: Sequence[str]) -> bool | None:
     """Whether a test of known words is true; None of any other command."""
-    test = list(words[1:-1] if words[0] in ("[", "[[") else words[1:])
-    if words[0] not in ("[", "[[", "test") or any(UNKNOWN in word for word in test):
+    if words[0] not in ("[", "[[", "test"):
+        return None
+    return _holds(words[1:] if words[0] == "test" else words[1:-1], words[0] == "[[")
+
+
+def _holds(test: Sequence[str], patterns: bool) -> bool | None:
+    for operators, decides in ((("||", "-o"), True), (("&&", "-a"), False)):
+        if at := next((i for i, word in enumerate(test) if word in operators), 0):
+            sides = _holds(test[:at], patterns), _holds(test[at + 1 :], patterns)
+            return decides if decides in sides else None if None in sides else not decides
+    if test and test[0] == "!":
+        inner = _holds(test[1:], patterns)
+        return None if inner is None else not inner
+    if any(UNKNOWN in word for word in test):
         return None
     if len(test) == 2 and test[0] in ("-z", "-n"):
         return (test[1] == "") == (test[0] == "-z")
-    if len(test) != 3 or (words[0] == "[[" and re.search(r"[*?\[]", test[2])):
+    if len(test) != 3 or (patterns and re.search(r"[*?\[(]", test[2])):
         return None
-    if test[1] in _LESS and test[0].isdecimal() and test[2].isdecimal():
+    if test[1] in _LESS and _WHOLE.fullmatch(test[0]) and _WHOLE.fullmatch(test[2]):
         turned, negated = _LESS[test[1]]
         pair = (int(test[0]), int(test[2]))
         return (pair[turned] < pair[1 - turned]) != negated

@@ -173,6 +173,11 @@ def test_a_function_has_arguments_of_its_own() -> None:
     ]
 
 
+def test_the_options_of_kaldi_set_what_the_script_has_set_before() -> None:
+    text = "stage=0\nstop_stage=1\n. utils/parse_options.sh || exit 1\nrun $stage $stop_stage"
+    assert words(text, "--stop-stage", "7", "--other", "3")[-1] == ("run", "0", "7")
+
+
 def test_options_of_the_shell_leave_the_arguments_alone() -> None:
     assert words("set -euo pipefail\nrun $1", "x")[-1] == ("run", "x")
 
@@ -241,6 +246,11 @@ def test_a_function_is_read_where_it_is_called(text: str, runs: list[tuple[str, 
         ("true && A=2", "2"),
         ("x || A=2", UNKNOWN),
         ("if x; then A=1; fi", "1"),
+        ("if [ 3 -le -1 ]; then A=2; fi", "1"),
+        ("if [ 3 -ge -1 ] && [ ! -z x ]; then A=2; fi", "2"),
+        ('if [[ -z "" || $x == 1 ]]; then A=2; fi', "2"),
+        ('if [[ -n "" && $x == 1 ]]; then A=2; fi', "1"),
+        ('if [ -n x -a "$x" = 1 ]; then A=2; fi', UNKNOWN),
         ("if x; then A=2; else A=2; fi", "2"),
         ("while x; do A=$A; done", "1"),
         ("f() (A=2)\nf", "1"),
