@@ -23,6 +23,7 @@ LIVE = Path(__file__).parent / "live"  # real daemons, torch and the libraries a
 LONG = ("test_server_life", "test_daemon", "test_transformers", "test_detection", "test_streams")
 REAL_SERVERS = {"browser", "postgres"}  # fixtures that start a program
 
+pytest.register_assert_rewrite("references")  # tests of graphs are made of those there
 one_thread_for_algebra()  # threads that wait for a busy core would take most of the time
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=50)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))

@@ -47,11 +47,39 @@ def graph_of_entry(
     return b.build()
 
 
-def each_of(references: Sequence[Reference]) -> pytest.MarkDecorator:
-    """Runs a test of ``name``, ``network``, ``length`` and ``inputs`` once a reference."""
-    return pytest.mark.parametrize(
-        ("name", "network", "length", "inputs"), references, ids=[r[0] for r in references]
-    )
+class Compared:
+    """The tests of a catalog against reference networks, on batches of ``batch`` samples."""
+
+    catalog: Catalog
+    references: Sequence[Reference]
+    batch = 2
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        if "network" in metafunc.fixturenames:
+            names = [reference[0] for reference in self.references]
+            metafunc.parametrize(
+                ("name", "network", "length", "inputs"), self.references, ids=names
+            )
+        else:
+            metafunc.parametrize("name", self.catalog)
+
+    def test_parameters_are_those_of_the_network(
+        self, name: str, network: Any, length: int | None, inputs: Any
+    ) -> None:
+        found = graph_of_entry(self.catalog, name).parameters
+        assert found == parameters_of(network) == self.catalog[name]["parameters"]
+
+    def test_forward_flops_are_those_of_the_network(
+        self, name: str, network: Any, length: int | None, inputs: Any
+    ) -> None:
+        found = graph_of_entry(self.catalog, name, batch=self.batch, seq_len=length)
+        assert found.forward_flops == pytest.approx(forward_flops_of(network, inputs), rel=0.01)
+
+    def test_catalog_figures_are_those_of_the_graph(self, name: str) -> None:
+        entry, found = self.catalog[name], graph_of_entry(self.catalog, name, batch=self.batch)
+        gflops = found.forward_flops / self.batch / 1e9
+        assert found.parameters == entry["parameters"]
+        assert gflops == pytest.approx(entry["forward_gflops"], rel=0.01)
 
 
 def parameters_of(network: Callable[[], Any]) -> int:

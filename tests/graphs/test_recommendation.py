@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 from references import (
+    Compared,
     Reference,
     catalog_of,
-    each_of,
-    forward_flops_of,
     graph_of_entry,
     mlp,
-    parameters_of,
     real,
 )
 
@@ -162,28 +160,12 @@ REFERENCES: list[Reference] = [
     ),
     ("sim", lambda: Sim(architecture("sim", "table_rows")), None, lambda: (real(64, 208),)),
 ]
-EACH = each_of(REFERENCES)
 
 
-@EACH
-def test_parameters_are_those_of_the_network(
-    name: str, network: Any, length: int | None, inputs: Any
-) -> None:
-    assert graph(name).parameters == parameters_of(network) == CATALOG[name]["parameters"]
-
-
-@EACH
-def test_forward_flops_are_those_of_the_network(
-    name: str, network: Any, length: int | None, inputs: Any
-) -> None:
-    found = graph(name, batch=64, seq_len=length).forward_flops
-    assert found == pytest.approx(forward_flops_of(network, inputs), rel=0.01)
-
-
-@pytest.mark.parametrize("name", CATALOG)
-def test_catalog_figures_are_those_of_the_graph(name: str) -> None:
-    found = graph(name, batch=64)
-    assert found.forward_flops / 64e9 == pytest.approx(CATALOG[name]["forward_gflops"], rel=0.01)
+class TestRecommendation(Compared):
+    catalog = CATALOG
+    references = REFERENCES
+    batch = 64
 
 
 def test_recommendation_tables_are_sparse() -> None:

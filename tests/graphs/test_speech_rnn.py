@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 from references import (
+    Compared,
     Reference,
     catalog_of,
-    each_of,
-    forward_flops_of,
     graph_of_entry,
     ids,
-    parameters_of,
     real,
 )
 
@@ -159,30 +157,11 @@ REFERENCES: list[Reference] = [
     ("rnnt-mlperf", Rnnt, 60, lambda: (real(20, 2, 240), ids(4, 2))),
     ("wav2vec2-base-plain", pretraining_wav2vec2, 250000, lambda: (real(2, 250000),)),
 ]
-EACH = each_of(REFERENCES)
 
 
-@EACH
-def test_parameters_are_those_of_the_network(
-    name: str, network: Any, length: int, inputs: Any
-) -> None:
-    assert graph(name).parameters == parameters_of(network) == CATALOG[name]["parameters"]
-
-
-@EACH
-def test_forward_flops_are_those_of_the_network(
-    name: str, network: Any, length: int, inputs: Any
-) -> None:
-    found = graph(name, batch=2, seq_len=length).forward_flops
-    assert found == pytest.approx(forward_flops_of(network, inputs), rel=0.01)
-
-
-@pytest.mark.parametrize("name", CATALOG)
-def test_catalog_figures_are_those_of_the_graph(name: str) -> None:
-    entry = CATALOG[name]
-    found = graph(name)
-    assert found.parameters == entry["parameters"]
-    assert found.forward_flops / 2e9 == pytest.approx(entry["forward_gflops"], rel=0.01)
+class TestSpeech(Compared):
+    catalog = CATALOG
+    references = REFERENCES
 
 
 @pytest.mark.parametrize("name", CATALOG)

@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 from references import (
+    Compared,
     Reference,
     catalog_of,
-    each_of,
-    forward_flops_of,
     graph_of_entry,
     mlp,
-    parameters_of,
     real,
 )
 
@@ -194,25 +192,9 @@ REFERENCES: list[Reference] = [
     ("moflow", MoFlow, None, lambda: (real(64, 4, 40, 40), real(64, 40, 10))),
     ("se3-transformer", Se3, None, lambda: (64, 1152, real(2387, 5))),
 ]
-EACH = each_of(REFERENCES)
 
 
-@EACH
-def test_parameters_are_those_of_the_network(
-    name: str, network: Any, length: int | None, inputs: Any
-) -> None:
-    assert graph(name).parameters == parameters_of(network) == CATALOG[name]["parameters"]
-
-
-@EACH
-def test_forward_flops_are_those_of_the_network(
-    name: str, network: Any, length: int | None, inputs: Any
-) -> None:
-    found = graph(name, batch=64, seq_len=length).forward_flops
-    assert found == pytest.approx(forward_flops_of(network, inputs), rel=0.01)
-
-
-@pytest.mark.parametrize("name", CATALOG)
-def test_catalog_figures_are_those_of_the_graph(name: str) -> None:
-    found = graph(name, batch=64)
-    assert found.forward_flops / 64e9 == pytest.approx(CATALOG[name]["forward_gflops"], rel=0.01)
+class TestSeriesAndMolecules(Compared):
+    catalog = CATALOG
+    references = REFERENCES
+    batch = 64
