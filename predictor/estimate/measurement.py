@@ -276,7 +276,8 @@ def unknown_words(row: Row) -> tuple[str, ...]:
 def _optimizer(options: Mapping[str, str]) -> str | None:
     """The optimizer a row names, None where it names none that we know."""
     try:
-        name = optimizer_named(options.get("optimizer", ""))
+        stated = options.get("optimizer")
+        name = optimizer_named(stated) if stated else NO_OPTIMIZER
     except JobError:
         return None
     return None if name == NO_OPTIMIZER else name

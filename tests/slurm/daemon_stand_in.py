@@ -4,7 +4,9 @@
 
 Comments: ``sleep=SECONDS``, ``raise``, ``limit=MINUTES``, ``view``, ``bound=SECONDS`` (a bound on
 processor time that the deadline leaves behind);
-``new`` is left to the process aside, ``end`` too, and ends that.
+``new`` is left to the process aside, ``end`` too, and ends that. That process is a real one only
+where ``DECIDE_ASIDE`` is in the environment, and the one that reads Slurm only where arguments say
+what it sends: the others say their first word and wait, without imports.
 """
 
 from __future__ import annotations
@@ -12,12 +14,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import pickle
+import struct
 import sys
 import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from snapshot_stand_in import view
 
 from predictor.errors import PrecisionTimeError
 from predictor.service.logs import logging_to
@@ -27,8 +33,11 @@ from slurm_plugin.cluster import Cluster
 from slurm_plugin.config import SlurmPolicy, read_policy
 from slurm_plugin.daemon import PACKAGES, decider_child
 from slurm_plugin.daemon.service import SlurmDaemon
+from slurm_plugin.daemon.views import sent
 from slurm_plugin.protocol import HookAnswer, HookRequest
 
+IDLE = Path(__file__).with_name("idle_child.py")
+VIEW = sent(view(2, 3))
 SNAPSHOTS = (sys.executable, str(Path(__file__).with_name("snapshot_stand_in.py")))
 
 
@@ -81,9 +90,18 @@ def load(policy: Path, aside: bool) -> Any:
     return StandIn(read_policy(policy), aside=aside)
 
 
+def idle(file: Path, word: object) -> tuple[str, ...]:
+    """A child that says one word, and nothing more."""
+    raw = pickle.dumps(word)
+    file.write_bytes(struct.pack("!i", len(raw)) + raw)
+    return (sys.executable, "-SE", str(IDLE), str(file))
+
+
 async def main(path: Path, snapshots: tuple[str, ...]) -> None:
-    command = (*SNAPSHOTS, *(snapshots or ("2", "3")))
-    decide = (sys.executable, __file__, str(path), "--decide")
+    command = (*SNAPSHOTS, *snapshots) if snapshots else idle(path.with_name("view"), VIEW)
+    decide: tuple[str, ...] = (sys.executable, __file__, str(path), "--decide")
+    if not os.environ.get("DECIDE_ASIDE"):
+        decide = idle(path.with_name("decider"), ("stand-in", ""))
     await SlurmDaemon(read_policy(path), partial(load, path), decide, command).run()
 
 

@@ -28,6 +28,14 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
         yield daemon
 
 
+@pytest.fixture(scope="module", autouse=True)
+def aside() -> Iterator[None]:
+    """Every daemon here has a real process that finishes decisions aside."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DECIDE_ASIDE", "1")
+        yield
+
+
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
     """A daemon whose deadline is its default."""
