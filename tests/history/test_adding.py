@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from predictor.errors import HistoryError
+from predictor.site.history import store
 from predictor.site.history.run import EndedJob, JobState, LimitBy, Predicted, Reported, Run
 from predictor.site.history.store import STAGED_ROWS, Cursor, History, Merged, Where
 
@@ -145,9 +146,13 @@ def test_more_than_is_held_at_once_is_one_transaction(history: History) -> None:
     assert history.count() == rows
 
 
-def test_the_cursor_moves_with_the_runs_and_never_without(history: History) -> None:
+def test_the_cursor_moves_with_the_runs_and_never_without(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "STAGED_ROWS", 500)
+
     def broken() -> Any:
-        yield from map(run_number, range(STAGED_ROWS + 1))
+        yield from map(run_number, range(501))
         raise OSError("sacct ended")
 
     assert history.cursor("sacct") is None

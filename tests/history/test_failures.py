@@ -18,10 +18,11 @@ from history_runs import run_number
 from postgres_server import PostgresServer
 
 from predictor.errors import HistoryError
+from predictor.site.history import store
 from predictor.site.history.run import Run
-from predictor.site.history.store import READ_ROWS, STAGED_ROWS, Cursor, History, Merged
+from predictor.site.history.store import Cursor, History, Merged
 
-from .writers import all_said, writer
+from .writers import writer
 
 # Bytes a file may have, and more runs than fit; PostgreSQL needs a log segment of 16 MiB whole.
 LIMITS = {"sqlite": (2**20, 5_000), "postgresql": (2**24 + 2**16, 45_000)}
@@ -77,7 +78,7 @@ def test_a_file_system_that_is_full_refuses_the_batch(tmp_path: Path) -> None:
         pytest.skip("no file system can be mounted here")
     under = [*mounts, "sh", "-c", FULL_FS, str(tmp_path)]
     with writer(str(tmp_path / "h.sqlite"), 1000, *range(8), 0, under=under) as process:
-        opened, *done = all_said(process)
+        opened, *done = process.all_said()
     assert opened == {"opened": 0}
     whole = [line for line in done[:8] if line.get("new") == 1000]
     refused = [line for line in done[:8] if "refused" in line]
@@ -87,11 +88,15 @@ def test_a_file_system_that_is_full_refuses_the_batch(tmp_path: Path) -> None:
     assert done[8] == {"number": 0, "new": 0, "changed": 0, "same": 1000}  # it still answers
 
 
-def test_a_server_that_dies_within_a_batch_keeps_none_of_it(postgres: PostgresServer) -> None:
+def test_a_server_that_dies_within_a_batch_keeps_none_of_it(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "STAGED_ROWS", 500)
+
     def dying() -> Iterator[Run]:
-        yield from (run_number(n) for n in range(1, STAGED_ROWS + 10))
+        yield from map(run_number, range(1, 510))
         postgres.stop(signal.SIGQUIT)
-        yield run_number(STAGED_ROWS + 10)
+        yield run_number(510)
 
     with History.open(postgres.schema()) as history:
         history.add([run_number(0)], cursor=Cursor("sacct", 1))
@@ -106,9 +111,12 @@ def test_a_server_that_dies_within_a_batch_keeps_none_of_it(postgres: PostgresSe
         assert history.add(map(run_number, range(5))) == Merged(new=4, same=1)
 
 
-def test_a_reader_hears_that_the_server_died(postgres: PostgresServer) -> None:
+def test_a_reader_hears_that_the_server_died(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "READ_ROWS", 500)
     with History.open(postgres.schema()) as history:
-        history.add(run_number(n) for n in range(2 * READ_ROWS))
+        history.add(map(run_number, range(1000)))
         reader = history.runs()
         next(reader)
         try:

@@ -11,9 +11,10 @@ import pytest
 from history_runs import PERIOD_S, START_S, bare, run_number
 
 from predictor.errors import HistoryError
+from predictor.site.history import store
 from predictor.site.history.frame import BLOCK_ROWS
 from predictor.site.history.run import JobState
-from predictor.site.history.store import READ_ROWS, History, Merged, Where
+from predictor.site.history.store import History, Merged, Where
 from predictor.site.history.tables import COLUMNS
 
 RUNS = tuple(run_number(n) for n in range(40))
@@ -98,9 +99,12 @@ def test_the_latest_are_the_last_ones_oldest_first(filled: History) -> None:
     assert filled.latest(2, Where(users=("user0",))) == [RUNS[28], RUNS[35]]
 
 
-def test_reading_goes_on_while_others_write_and_sees_what_was_there(history: History) -> None:
-    rows = READ_ROWS + 10
-    history.add(run_number(n) for n in range(rows))
+def test_reading_goes_on_while_others_write_and_sees_what_was_there(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "READ_ROWS", 500)
+    rows = 510
+    history.add(map(run_number, range(rows)))
     reader = history.runs()
     first = list(islice(reader, 3))
     later = [replace(run, asked="model=bert") for run in map(run_number, range(rows - 5, rows + 5))]

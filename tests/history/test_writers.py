@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from history_runs import run_number
 
-from predictor.site.history.store import STAGED_ROWS, History
+from predictor.site.history.store import History
 
-from .writers import all_said, said, writer
+from .writer import STAGED_ROWS
+from .writers import writer
 
 ROWS = 100
 
@@ -18,7 +19,7 @@ def test_two_writers_of_the_same_runs_lose_and_double_nothing(url: str) -> None:
     History.open(url).close()
     there, back = range(12), range(15, 3, -1)  # batches 4 to 11 are written by both
     with writer(url, ROWS, *there) as one, writer(url, ROWS, *back) as other:
-        done = [line for words in (all_said(one), all_said(other)) for line in words[1:]]
+        done = [line for words in (one.all_said(), other.all_said()) for line in words[1:]]
     with History.open(url) as history:
         assert list(history.runs()) == [run_number(n) for n in range(16 * ROWS)]
     assert sum(line["new"] for line in done) == 16 * ROWS
@@ -28,7 +29,7 @@ def test_two_writers_of_the_same_runs_lose_and_double_nothing(url: str) -> None:
 def test_programs_that_make_the_history_at_once_make_one(url: str) -> None:
     with writer(url, 1, 0) as a, writer(url, 1, 1) as b, writer(url, 1, 2) as c:
         for process in (a, b, c):
-            all_said(process)
+            process.all_said()
     with History.open(url) as history:
         assert history.count() == 3
 
@@ -39,9 +40,8 @@ def test_a_writer_killed_anywhere_leaves_whole_batches_and_the_cursor_of_the_las
 ) -> None:
     with writer(url, ROWS, *range(200)) as process:
         for _ in range(batches + 1):
-            said(process)
+            process.said()
         process.kill()
-        process.wait()
     with History.open(url) as history:
         cursor = history.cursor("writer")
         assert cursor is not None
@@ -52,21 +52,20 @@ def test_a_writer_killed_anywhere_leaves_whole_batches_and_the_cursor_of_the_las
 def test_a_writer_killed_inside_a_transaction_has_written_none_of_it(url: str) -> None:
     rows = STAGED_ROWS + 50
     with writer(url, rows, 0, "hold", 1) as process:
-        while "inside" not in said(process):
+        while "inside" not in process.said():
             pass
         with History.open(url) as history:
             assert history.count() == rows
         process.kill()
-        process.wait()
     with History.open(url) as history:
         assert (history.count(), history.cursor("writer")) == (rows, 0)
     with writer(url, rows, 1) as process:
-        assert all_said(process)[-1] == {"number": 1, "new": rows, "changed": 0, "same": 0}
+        assert process.all_said()[-1] == {"number": 1, "new": rows, "changed": 0, "same": 0}
     with History.open(url) as history:
         assert (history.count(), history.cursor("writer")) == (2 * rows, 1)
 
 
 def test_nothing_but_the_history_is_left_beside_it(tmp_path: Path) -> None:
     with writer(str(tmp_path / "h.sqlite"), ROWS, 0) as process:
-        all_said(process)
+        process.all_said()
     assert [path.name for path in tmp_path.iterdir() if path.name != "home"] == ["h.sqlite"]

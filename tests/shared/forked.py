@@ -19,6 +19,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+SHARED = Path(__file__).parent
+
 
 class Forked:
     """One process, with what the tests use of ``subprocess.Popen``."""
@@ -75,7 +77,7 @@ nursery = cache(Nursery)
 def forked(
     script: Path, *arguments: str, log: Path, environment: Mapping[str, str] = os.environ
 ) -> Forked:
-    """``python SCRIPT ARGUMENTS 2>>LOG``, of which only the part behind the imports is new."""
+    """``python SCRIPT ARGUMENTS >>LOG 2>&1``, of which only the part behind the imports is new."""
     log.touch()
     told = {"arguments": arguments, "log": str(log), "environment": dict(environment)}
     return Forked(nursery(script), nursery(script).asked(told))
@@ -83,7 +85,7 @@ def forked(
 
 def _serve(script: str) -> None:
     """Fork for each request on stdin, and tell exit codes; a child returns, to be the script."""
-    sys.path[0] = str(Path(script).parent)
+    sys.path.insert(0, str(Path(script).parent))
     runpy.run_path(script, run_name="imports")
     for line in sys.stdin:
         request = json.loads(line)
@@ -102,9 +104,10 @@ def _become(script: str, arguments: list[str], log: str, environment: dict[str, 
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = [script, *arguments]
-    files = (os.open(os.devnull, os.O_RDWR), os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT))
-    for number, file in enumerate((files[0], *files)):
-        os.dup2(file, number)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    written = os.open(log, os.O_WRONLY | os.O_APPEND)
+    for number in (1, 2):
+        os.dup2(written, number)
 
 
 if __name__ == "__main__":
