@@ -94,7 +94,7 @@ def assumptions_of(
     """
     entry = entry_of(job.model)
     found = [
-        *_length(job, entry),
+        *of_length(job),
         *_micro_batch(job),
         *_stages(job, entry),
         *_work(job, most_gpus),
@@ -107,6 +107,11 @@ def assumptions_of(
     if not measured:
         found += [*_image(job, entry), *_software(runs, entry, times_as_long)]
         found += [*_recomputation(runs, entry), *_loader(job, step_s)]
+    return ordered(found)
+
+
+def ordered(found: Iterable[Assumption]) -> tuple[Assumption, ...]:
+    """What moves most first, and nothing that moves nothing."""
     # Whether a job fits rests on how its state is shared, whatever that takes.
     told = [o for o in found if o.field == "sharding" or max(o.high, 1 / o.low) > NEGLIGIBLE]
     return tuple(sorted(told, key=lambda one: -max(one.high, 1 / one.low)))
@@ -140,7 +145,12 @@ def widened(factor: float, level: float, found: Sequence[Assumption]) -> float:
     return math.exp(math.copysign(math.hypot(own, assumed), level - 0.5))
 
 
-def _length(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
+def of_length(job: TrainingJob) -> Iterator[Assumption]:
+    """What is assumed of the length that a job states."""
+    entry = entry_of(job.model)
+    if job.software.evaluates and job.epochs is not None:
+        reason, most = "one after each epoch is stated", _assumed()["evaluation_times"]
+        yield Assumption("evaluation", "no time", reason, 1.0, most, length=True)
     if job.epochs is None or job.dataset_size is not None:
         return
     if job.data is not None and job.data.tokens is not None:
@@ -200,9 +210,6 @@ def _work(job: TrainingJob, most_gpus: int) -> Iterator[Assumption]:
     if software.resumed:
         reason, least = "it resumes, and no epoch is stated", assumed["resumed_share"]
         yield Assumption("start_epoch", "the first", reason, least, 1.0, length=True)
-    if software.evaluates and job.epochs is not None:
-        reason, most = "one after each epoch is stated", assumed["evaluation_times"]
-        yield Assumption("evaluation", "no time", reason, 1.0, most, length=True)
     if software.frozen == "part" and not software.trains_adapters:
         # A step without any gradient of weights takes no less than its forward pass, a third.
         reason = "which part of the network is frozen is not stated"

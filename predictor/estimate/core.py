@@ -28,7 +28,7 @@ from ..physics.operator_time import OperatorTimes
 from ..physics.parallel.placement import split_warnings
 from ..physics.step import INPUT, StepModel, StepTime, input_s
 from ..units import short
-from .assumptions import NEGLIGIBLE, Assumption, assumptions_of, widened
+from .assumptions import NEGLIGIBLE, Assumption, assumptions_of, of_length, ordered, widened
 from .intervals import Intervals, factor
 from .prediction import NO_DATA, Prediction, summed
 from .residual.features import CATEGORIES, NUMBERS, Features, features
@@ -56,7 +56,8 @@ class Predictor:
         }
         gpus = residual.known.table.numbers[:, NUMBERS.index("gpus")]
         self._most_gpus = round(math.exp(gpus.max())) if len(gpus) else 1
-        self._seen = lru_cache(maxsize=SEEN_JOBS)(lambda job: self.predict_many([job])[0])
+        self._seen = lru_cache(maxsize=SEEN_JOBS)(self._lasting)
+        self._steps = lru_cache(maxsize=SEEN_JOBS)(lambda job: self.predict_many([job])[0])
 
     def predict(self, job: TrainingJob) -> Prediction:
         """Predict one job; raises JobError for an unknown model and GraphError without a graph."""
@@ -74,6 +75,19 @@ class Predictor:
             summed(job, [next(found) for _ in of]) if of else next(found)
             for job, of in zip(jobs, parts, strict=True)
         ]
+
+    def _lasting(self, job: TrainingJob) -> Prediction:
+        """Of jobs that differ in their length alone one is priced."""
+        step = self._steps(job if job.phases else job.but(steps=None, epochs=None))
+        if step.job == job:
+            return step
+        return replace(
+            step,
+            job=job,
+            steps=steps_of(job),
+            warnings=_warnings(job, step.tier, step.step_s),
+            assumptions=ordered((*of_length(job), *step.assumptions)),
+        )
 
     def as_called(self, found: Prediction, gpu: str) -> Prediction:
         """A prediction with what its user's words leave open: which of the cards called ``gpu``.

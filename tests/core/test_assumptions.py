@@ -191,3 +191,20 @@ def test_a_level_is_a_share(fitted: Fitted, level: float) -> None:
     found = fitted.predictor.predict(job("gpt2", batch_size=8, seq_len=1024))
     with pytest.raises(JobError, match="0 < level < 1"):
         found.interval(level)
+
+
+@pytest.mark.parametrize("options", ["", "evaluation=on", "resumed=on"])
+@pytest.mark.parametrize(("model", "said"), [("resnet50", {}), ("gpt2", {"dataset": "c4"})])
+def test_a_job_is_predicted_alike_whatever_others_of_its_kind_were(
+    fitted: Fitted, model: str, said: dict[str, Any], options: str
+) -> None:
+    """Of jobs that differ in their length alone one is priced."""
+    for length in ({"steps": 7}, {"epochs": 3}, {"epochs": 90, "dataset_size": 1000}, {}):
+        given = STATED | said | length | {"options": options}
+        job = TrainingJob(model=model, batch_size=9, **given)
+        found, (alone,) = fitted.predictor.predict(job), fitted.predictor.predict_many([job])
+        assert found == alone
+        assert [found.factors(at) for at in (0.05, 0.95)] == [
+            alone.factors(0.05),
+            alone.factors(0.95),
+        ]
