@@ -36,7 +36,7 @@ from . import PACKAGES
 if TYPE_CHECKING:
     from ..decide import SlurmDecider
 
-ASIDE_NICE = 10  # whoever answers slurmctld goes first
+ASIDE_NICE = 5  # whoever answers slurmctld goes first; behind Nice=-5 of the unit like all else
 ASIDE_READ_S = 0.05  # of processor time for a script for which nobody waits
 # Jobs decided before the first request, so that imports and first calls are behind us.
 WARM_UP = (

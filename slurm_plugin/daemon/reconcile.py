@@ -8,7 +8,6 @@ pass, however many jobs there are, updates in pieces, so that slurmctld has time
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import contextlib
 import logging
 import math
@@ -19,6 +18,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from errno import ENOSPC
 from operator import itemgetter
@@ -38,11 +38,12 @@ from ..sources.text import table
 from ..sources.words import minutes, stated, unix_s
 from .decisions import Decisions
 
+# A pass that writes for longer than EVERY_S begins anew, with who has come since.
 EVERY_S, SETTLE_S = 15.0, 0.5
-PASS_S = 10.0  # one that writes for longer begins anew, with who has come since
 ANSWER_S = 30.0  # for one decision, behind others
 TRIES = 3
-PIECE, BREATH_S = 100, 0.05
+PIECE, BREATH_S = 50, 0.05
+AT_ONCE = 4  # pieces: others are decided while one is read or written
 MAX_SCRIPT, LEAST_FREE_BYTES = 65_536, 1 << 20
 PER = ("job", "node", "task", "socket")
 FIELDS = (
@@ -195,19 +196,25 @@ class Reconciler:
         jobs = in_turns(pending_jobs(commands, late=True))
         for name in self._known.keys() - {job.name for job in jobs}:
             del self._known[name]
-        until_s, written = time.monotonic() + PASS_S, 0
-        for start in range(0, len(jobs), PIECE):
-            if self._stop.is_set():
-                break
-            if written and time.monotonic() > until_s:
-                self.soon()
-                break
-            piece = jobs[start : start + PIECE]
+        over = threading.Event()
+
+        def updates_of(piece: Sequence[PendingJob]) -> list[tuple[PendingJob, Update]]:
+            if over.is_set() or self._stop.is_set():
+                return []
             scripts = self._scripts(commands, piece)
-            lines = [(job, self._line(job, cluster, order, scripts)) for job in piece]
-            updates = _unchanged(commands, [(job, line) for job, line in lines if line])
-            self._write(commands, updates)
-            written += len(updates)
+            lines = ((job, self._line(job, cluster, order, scripts)) for job in piece)
+            return [(job, line) for job, line in lines if line]
+
+        until_s, written = time.monotonic() + EVERY_S, 0
+        pieces = [jobs[start : start + PIECE] for start in range(0, len(jobs), PIECE)]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for found in pool.map(updates_of, pieces):
+                self._write(commands, updates := _unchanged(commands, found))
+                written += len(updates)
+                if written and time.monotonic() > until_s:
+                    over.set()
+        if over.is_set():
+            self.soon()
 
     def _scripts(self, commands: Commands, jobs: Sequence[PendingJob]) -> Mapping[str, str]:
         """The batch scripts of those that are to be decided anew, all by one command."""
@@ -330,11 +337,13 @@ class Reconciler:
                 return answer
             if known and answer is None:
                 return None
+        if self._stop.is_set():
+            return None
         line = encode_request(request)
         asked = asyncio.run_coroutine_threadsafe(self._decisions.decide_aside(line), self._loop)
         try:
             return asked.result(ANSWER_S)
-        except (concurrent.futures.TimeoutError, concurrent.futures.CancelledError):
+        except (TimeoutError, CancelledError):
             return None
 
     def _write(self, commands: Commands, updates: Sequence[Update]) -> None:

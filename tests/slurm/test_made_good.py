@@ -111,6 +111,24 @@ def test_a_thousand_jobs_take_a_few_commands(site: Site) -> None:
     assert len(site.fed) <= 2 * 1000 / PIECE
 
 
+def test_pieces_of_a_queue_are_decided_beside_each_other(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconcile, "PIECE", 1)
+    site.rows = [job(n, admin_comment=LATER) for n in range(2)]
+    both = asyncio.Event()
+
+    async def once_both_are_asked(decisions: Decisions, line: bytes) -> HookAnswer | None:
+        decisions.asked.append(parse_request(line))
+        if len(decisions.asked) == 2:
+            both.set()
+        await asyncio.wait_for(both.wait(), 10)
+        return DECIDED
+
+    monkeypatch.setattr(Decisions, "decide_aside", once_both_are_asked)
+    assert len(site.look(DECIDED, cluster())) == 2
+
+
 def test_of_an_array_only_the_tasks_that_wait_are_changed(site: Site) -> None:
     array = {"ArrayJobID": "7", "admin_comment": LATER}
     site.rows = [job(7, ArrayTaskID="3-9%2", **array), job(12, ArrayTaskID="1", **array)]
