@@ -53,6 +53,7 @@ MAX_DEPTH = 3
 # Sweeps submit one script many times: its reading is kept, at most 64 KiB of text each.
 SCRIPTS_KEPT = 128
 _LINE = re.compile(r"^#PT\b:?[ \t]*([^\n]*+)$", re.MULTILINE)
+_REMARK = re.compile(r"^#(?!(?-i:PT)\b)[ \t]*PT\b:?[ \t]+\w+[ \t]*=", re.MULTILINE | re.IGNORECASE)
 _TRAINING_FIELDS = {"model", "batch_size", "global_batch_size", "steps", "epochs"}
 # Of a script: names and outputs of its job, remarks, and what a sweep may change.
 _PLACES = re.compile(
@@ -154,6 +155,8 @@ def _parsed(
     told = tuple(Problem(SCRIPT, one, "gpus", True) for one in _disputed(runs, asked, files))
     copies = {} if told else dict.fromkeys(_copies([run for run, _ in training], asked))
     assumed = (f"{one} may start copies: that they train together is assumed" for one in copies)
+    if _REMARK.search(text):
+        told += (Problem(NOTES, "a line with `# PT` or `#pt` is a remark: begin it with `#PT`"),)
     if stated.model:
         told += tuple(Problem(SCRIPT, f"{one}, and no limit is set", "gpus") for one in assumed)
     problems, unclear = (*told, *stated.problems), (*stated.unclear, *copies, *beside)

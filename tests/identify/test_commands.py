@@ -200,6 +200,13 @@ def test_a_second_program_that_trains_leaves_the_length_open() -> None:
     assert stated.doubts
 
 
+@pytest.mark.parametrize("begins", ["# PT", "#pt", "#pt:", "#  Pt"])
+def test_a_line_that_only_looks_like_one_for_us_is_told(begins: str) -> None:
+    told = [f"{p.origin}: {p.text}" for p in parse_script(f"{begins} batch=64\ntrue\n").problems]
+    assert told == ["#PT: a line with `# PT` or `#pt` is a remark: begin it with `#PT`"]
+    assert not parse_script("#PT batch=64\n# pt or tf, whatever = is\n# ptx a=b\n").problems
+
+
 def test_pt_lines_go_before_flags_and_settle_their_problems() -> None:
     stated = parse_script(f"#PT batch=8 epochs=1\npython train.py {FLAGS} --seq-len 9 --epochs $E")
     assert (stated.values["batch_size"], stated.values["epochs"]) == (8, 1.0)
