@@ -143,7 +143,7 @@ def nearest(name: str) -> tuple[str, ...]:
     shared = Counter(one for pair in _pairs(key) for one in _by_pairs().get(pair, ()))
     like = nlargest(_COMPARED, shared, lambda one: shared[one] / (len(key) + len(one)))
     close = difflib.get_close_matches(key, like, n=6, cutoff=_CUTOFF)
-    inside = [name for name in known if key in name and len(key) >= _TELLING]
+    inside = sorted((n for n in known if key in n and len(key) >= _TELLING), key=len)
     return tuple(dict.fromkeys(known[c] for c in (*inside, *close)))[:3]
 
 
