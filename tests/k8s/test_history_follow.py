@@ -188,6 +188,7 @@ def test_what_waits_is_bounded(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(table, "MAX_WAITING", 3)
+    monkeypatch.setattr(table, "LATE_S", 0.1)
     follower = following()
     for i in range(5):
         cluster.put(pod(f"p{i}"), PODS)
