@@ -14,10 +14,11 @@ end })
 
 -- nil where a percent sign is not followed by two hexadecimal digits.
 function A.decode(text)
-  if text:gsub("%%%x%x", ""):find("%", 1, true) then
-    return nil
+  text = text:gsub("%+", " ")
+  if not text:find("%", 1, true) then
+    return text
   end
-  return (text:gsub("%+", " "):gsub("%%(%x%x)", BYTES))
+  return not text:gsub("%%%x%x", ""):find("%", 1, true) and text:gsub("%%(%x%x)", BYTES) or nil
 end
 
 local function is_number(value)
