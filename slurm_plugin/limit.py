@@ -121,7 +121,7 @@ def choose(
     if request.time_limit is not None:
         clause, own_s = "", request.time_limit * MINUTE_S
         if policy.warn_explicit and own_s < found.median_s:
-            clause = f"your limit of {slurm_time(int(request.time_limit))} is below the median"
+            clause = f"your limit of {slurm_time(int(request.time_limit))} is probably too short"
         long_s = LONG_FACTOR * (found.slowest.total_quantile_s(LONG_QUANTILE) or math.inf)
         is_long = policy.warn_explicit and own_s > max(long_s, found.limit_s)
         enough_min = minutes(found.limit_s) if is_long else None

@@ -72,7 +72,7 @@ def test_an_explicit_limit_stays_as_it_is(decider: Decide) -> None:
 def test_an_explicit_limit_far_off_is_remarked_on(decider: Decide) -> None:
     low = decider().decide(submit(time_limit=30.0)).message
     assert low is not None
-    assert "below the median" in low
+    assert "your limit of 0:30:00 is probably too short" in low
     high = decider().decide(submit(time_limit=20000.0)).message
     assert high is not None
     assert "may start earlier" in high
