@@ -78,7 +78,7 @@ def _read(found: Configured, own: Launch) -> Stated:
     reading = _Reading(found.launch, family, Draft(SCRIPT, family.prefix))
     for flag, key in flags().launcher_values.items():
         if UNKNOWN not in (text := found.launch.started.get(flag, UNKNOWN)):
-            (reading.draft.signal if key in SIGNALS else reading.draft.say)(key, text)
+            _take(reading, key, flag, text, ())
     for pair in () if found.unread else pairs_of(family.defaults):  # a file may say otherwise
         _switch(reading, pair, "on")
     _read_flags(reading, len(said(own.after)))

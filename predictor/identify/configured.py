@@ -273,11 +273,11 @@ def _table(settings: Mapping[str, str], table: Mapping[str, str]) -> Stated | No
     for name, key in table.items():
         text = settings.get(name, "").strip()
         off = ("", "auto", "null", *(OFF if key in SIGNALS else ()))
-        if text.lower() not in off and key in SIGNALS:
-            draft.signal(key, text)
+        if text.lower() not in off and "." in key:
+            draft.pair(key.partition(".")[0], key.partition(".")[2], text[:40])
         elif text.lower() not in off:
             draft.say("global_batch_size" if key == "total_batch" else key, text[:40])
-    return draft.stated() if draft.texts or draft.signals else None
+    return draft.stated() if draft.texts or draft.signals or draft.pairs else None
 
 
 def completed(command: Stated, config: Stated) -> Stated:

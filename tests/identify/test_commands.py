@@ -263,6 +263,7 @@ def test_every_flag_of_the_table_means_a_key_that_is_read() -> None:
         "titan_flavor",
         "titan_model",
         "titan_shard",
+        "fsdp_options",
         "resumed",
         "evaluation",
         "dataset_part",
