@@ -297,6 +297,8 @@ def _take(reading: _Reading, key: str, name: str, text: str, following: Sequence
             for pair in pairs_of(said_so):
                 _switch(reading, pair, "on")
             return
+    if key == "fsdp_options":
+        draft.say("fsdp", text)  # which is no word of it, and told
     if key in _TITAN:
         draft.say("model", "-".join(reading.special.get(part, "") for part in _TITAN))
     elif key == "component":
