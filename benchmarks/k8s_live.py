@@ -104,6 +104,8 @@ class Plane(ControlPlane):
                 listed, rest = self.call("GET", path), b""
                 for pod in listed["items"]:
                     hear(pod)
+                if len(seen) == count:
+                    break
                 query = {"watch": "1", "resourceVersion": listed["metadata"]["resourceVersion"]}
                 stream = self._pool.request(
                     "GET", f"{self._url}/{path}", fields=query, preload_content=False, timeout=1200
