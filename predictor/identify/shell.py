@@ -48,6 +48,7 @@ MAX_SCRIPT = 64 * 1024
 MAX_COMMANDS = 2000
 MAX_SOURCED = 4
 MAX_AGAIN = 100  # texts that are read once more: of functions, eval, traps
+MAX_RUNNING = 100  # statements in statements, those of functions in calls
 MAX_DEEP = 8  # calls of functions in functions
 JOINS = ("MASTER_", "WORLD_SIZE", "RANK")  # variables by which processes find each other
 _TOLD = ("CUDA_", "NCCL_", "TORCH_", *JOINS)  # variables that any program heeds
@@ -144,6 +145,7 @@ class _Reader:
     tested: bool = False  # the last command was a test
     ways: tuple[tuple[int, int], ...] = ()
     decisions: int = 0
+    nested: int = 0
     again: int = 0
     sourced_files: int = 0
 
@@ -155,7 +157,12 @@ class _Reader:
         """Run a statement that reads a document, known or not."""
         if len(self.commands) >= MAX_COMMANDS:
             return None
+        if self.nested >= MAX_RUNNING:
+            self._add((UNKNOWN,))
+            return None
+        self.nested += 1
         status = self._run(statement, document)
+        self.nested -= 1
         return None if self.repeated else status  # it may be another in the next turn
 
     def _run(self, statement: Statement, document: str) -> bool | None:

@@ -301,6 +301,17 @@ def test_a_function_that_calls_itself_is_given_up() -> None:
     assert len(found) < 500
 
 
+@pytest.mark.parametrize(
+    ("begin", "end"), [("if x; then", "fi"), ("{", "}"), ("case x in *)", "esac")]
+)
+def test_calls_in_what_nests_deeply_are_given_up(begin: str, end: str) -> None:
+    bodies = [f"{begin} " * 50 + name + f"; {end}" * 50 for name in ("run", *"abcdefgh")]
+    text = "\n".join(
+        f"{name}() {{ {body}; }}" for name, body in zip("abcdefghi", bodies, strict=True)
+    )
+    assert (UNKNOWN,) in words(f"{text}\ni")
+
+
 def test_what_a_substitution_runs_is_kept() -> None:
     script = read_script(
         'f() { echo 1; }\nA=$(f)\nrun `date` $((1 + 2))\neval "$(conda shell.bash hook)"'
