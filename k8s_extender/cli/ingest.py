@@ -9,7 +9,7 @@ import click
 from predictor.cli import filling
 from predictor.cli.console import format_option
 from predictor.cli.filling import filled, history_option, open_history, show
-from predictor.cli.options import MOMENT
+from predictor.cli.options import moment
 
 from ..config import read_config
 from . import api_client, config_option, kubeconfig_option
@@ -18,7 +18,7 @@ EVERY_S = 5.0
 
 
 @click.command()
-@click.option("--since", type=MOMENT, help="Runs that ended since then  [default: all there are]")
+@click.option("--since", type=moment, help="Runs that ended since then  [default: all there are]")
 @click.option(
     "--follow", is_flag=True, help="Watch the cluster, and add runs as they end, until SIGTERM."
 )

@@ -11,7 +11,7 @@ from ..errors import TraceError
 from ..units import count, duration, percent, short
 from .console import format_option, progress, show_json, show_rows, warn
 from .filling import history_option, open_history
-from .options import MOMENT, pools_of, predictor
+from .options import moment, pools_of, predictor
 
 if TYPE_CHECKING:
     from ..site.backtest.run import Backtest, Figures
@@ -76,8 +76,8 @@ POSITIVE: dict[str, Any] = {"type": click.FloatRange(0, min_open=True), "show_de
     show_default=True,
     help="Waiting jobs that backfill looks at; bf_max_job_test of Slurm.",
 )
-@click.option("--since", type=MOMENT, help="History: runs that ended at or after this time.")
-@click.option("--until", type=MOMENT, help="History: runs that ended before this time.")
+@click.option("--since", type=moment, help="History: runs that ended at or after this time.")
+@click.option("--until", type=moment, help="History: runs that ended before this time.")
 @click.option(
     "--version", help="Predictor of jobs that name their network.  [default: that in use]"
 )

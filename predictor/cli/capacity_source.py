@@ -17,9 +17,10 @@ import click
 from ..errors import HistoryError, PrecisionTimeError, ReportError
 from ..optional import needs
 from .console import format_option, warn
+from .costs import price_options
 from .filling import history_option, open_history
 from .groups import load_plugin, plugin_points
-from .options import MOMENT, pools_of, together
+from .options import moment, pools_of, together
 
 if TYPE_CHECKING:
     from ..planning.cost import Terms
@@ -37,8 +38,8 @@ BEFORE_S = 26 * 7 * DAY_S
 HISTORY, HERE = "history", "here"
 
 _OPTIONS = (
-    click.option("--since", type=MOMENT, help="Begin of the period  [default: 30d]"),
-    click.option("--until", type=MOMENT, help="End of the period  [default: now]"),
+    click.option("--since", type=moment, help="Begin of the period  [default: 30d]"),
+    click.option("--until", type=moment, help="End of the period  [default: now]"),
     click.option(
         "--gpus",
         "pools",
@@ -47,12 +48,7 @@ _OPTIONS = (
         metavar="TYPE:GPUS[/PER_NODE]",
         help="GPUs there are; repeatable  [default: the most ever in use at once]",
     ),
-    click.option(
-        "--prices",
-        type=click.Path(dir_okay=False, path_type=Path),
-        help="Your price file, also with grid factor and PUE: docs/how-to/cost.md.",
-    ),
-    click.option("--partition", help="Partition or site of the price file."),
+    price_options,
     click.option("--version", help="Stored predictor to use  [default: the one in use]"),
     click.option(
         "--configurations",

@@ -20,14 +20,18 @@ KILO, TON_G = 1000.0, 1e6
 _SECONDS = {"s": 1.0, "m": MINUTE_S, "min": MINUTE_S, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(min|[smhd])")
 
-# Adds what a cost depends on besides the job; see ``take_terms``.
-cost_options = together(
+# Adds ``--prices`` and ``--partition``.
+price_options = together(
     click.option(
         "--prices",
         type=click.Path(dir_okay=False, path_type=Path),
         help="Your price file, also with grid factor and PUE: docs/how-to/cost.md.",
     ),
     click.option("--partition", help="Partition or site of the price file."),
+)
+# Adds what a cost depends on besides the job; see ``take_terms``.
+cost_options = together(
+    price_options,
     click.option(
         "--interruptions-per-day",
         type=float,

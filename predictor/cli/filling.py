@@ -14,7 +14,7 @@ from ..optional import needs
 from ..site.history.run import JobState
 from ..units import count
 from .console import progress, show_json, stop_asked, warn
-from .options import MOMENT, together
+from .options import moment, together
 
 if TYPE_CHECKING:
     from ..site.history.ingest import Item, Tally
@@ -33,8 +33,8 @@ history_option = click.option(
 _STATES = click.Choice([state.value for state in JobState])
 # Which runs of the history are meant; the command passes what it is given to ``where_of``.
 filter_options = together(
-    click.option("--since", "since_s", type=MOMENT, help="Runs that ended then or later."),
-    click.option("--until", "until_s", type=MOMENT, help="Runs that ended before."),
+    click.option("--since", "since_s", type=moment, help="Runs that ended then or later."),
+    click.option("--until", "until_s", type=moment, help="Runs that ended before."),
     click.option("--cluster", "clusters", multiple=True, help="Repeatable, as all below."),
     click.option("--user", "users", multiple=True, help="User, clear or hashed."),
     click.option("--model", "models", multiple=True, help="Model that was asked for."),

@@ -18,7 +18,7 @@ from . import filling
 from .console import format_option, show_json, show_rows, warn
 from .filling import filled, filter_options, history_option, open_history, where_of
 from .groups import CommandGroup
-from .options import MOMENT, together
+from .options import moment, together
 
 if TYPE_CHECKING:
     from ..site.history.accounting_table import AccountingTable
@@ -73,7 +73,7 @@ def migrate(history: str | None) -> None:
 
 @history.command()
 @history_option
-@click.option("--before", type=MOMENT, help="Runs that ended before  [default: keep_days]")
+@click.option("--before", type=moment, help="Runs that ended before  [default: keep_days]")
 def forget(history: str | None, before: float | None) -> None:
     """Delete old runs for good."""
     with open_history(history, create=False) as store:

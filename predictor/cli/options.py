@@ -205,9 +205,6 @@ def moment(text: str) -> float:
         raise click.BadParameter(f"invalid {text!r}; {EXPECTED}") from None
 
 
-MOMENT = moment  # the type of an option
-
-
 def predictor(version: str | None = None, source: str = "") -> Predictor:
     """The predictor in use, or a version; raises JobError for a source it has no runs of."""
     from ..estimate.store import load_predictor

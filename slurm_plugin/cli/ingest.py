@@ -9,7 +9,7 @@ import click
 
 from predictor.cli.console import format_option
 from predictor.cli.filling import filled, follow, history_option, open_history, show
-from predictor.cli.options import MOMENT
+from predictor.cli.options import moment
 from predictor.site.history.ingest import period
 from predictor.site.history.store import History
 
@@ -26,10 +26,10 @@ EVERY_S = 60.0
 @click.command()
 @click.option(
     "--since",
-    type=MOMENT,
+    type=moment,
     help="Jobs that ended since then  [default: since the last ingest, else 30d]",
 )
-@click.option("--until", type=MOMENT, help="Jobs that ended before then  [default: now]")
+@click.option("--until", type=moment, help="Jobs that ended before then  [default: now]")
 @click.option(
     "--overlap",
     type=click.FloatRange(0),
