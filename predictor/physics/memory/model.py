@@ -130,7 +130,16 @@ def stage_memory(job: TrainingJob, stage: int) -> Memory:
     """Memory of a GPU of one pipeline stage, counted from 0."""
     entry = entry_of(job.model)
     storage = storage_of(job)
-    return _of_account(job, entry, storage, account_for(job, entry, storage), stage)
+    account = account_of(
+        entry.name,
+        overrides(entry, job.variant),
+        # what sequence parallelism divides is distinguished in the account
+        replace(workload(job, entry), sequence_parallel=False),
+        storage,
+        _checkpointing(job),
+        job.sequence_parallel,
+    )
+    return _of_account(job, entry, storage, account, stage)
 
 
 def memory_of_graph(job: TrainingJob, entry: ModelEntry, graph: Graph) -> Memory:
@@ -176,19 +185,6 @@ def _at_peak(states: States, activations: float, workspace: float) -> Memory:
         gradients_bytes=states.gradients if states.gradients_stay else 0.0,
     )
     return max(held, backward, key=lambda m: m.total_bytes)
-
-
-def account_for(job: TrainingJob, entry: ModelEntry, storage: Storage) -> Account:
-    """Activations and weights of the whole network, before it is cut into pipeline stages."""
-    return account_of(
-        entry.name,
-        overrides(entry, job.variant),
-        # what sequence parallelism divides is distinguished in the account
-        replace(workload(job, entry), sequence_parallel=False),
-        storage,
-        _checkpointing(job),
-        job.sequence_parallel,
-    )
 
 
 def _checkpointing(job: TrainingJob) -> Checkpointing:

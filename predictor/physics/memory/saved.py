@@ -189,18 +189,9 @@ def _layer_norm(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
 
 
 def _norm(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
-    """Batch or instance norm: in the format of its input."""
+    """Batch or instance norm in the format of its input; group norm keeps FP32 under autocast."""
     elements = float(op.dims[0] * op.dims[1])
-    width = flow.bytes
-    held = flow.keep(elements, width) if backward else 0.0
-    flow.fresh(elements, width)
-    return Kept(op, held, 2 * elements * width, elements * width)
-
-
-def _group_norm(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
-    """Group norm in FP32 under autocast: it keeps a wider copy of its input."""
-    elements = float(op.dims[0] * op.dims[1])
-    width = flow.storage.full
+    width = flow.storage.full if op.kind is Kind.GROUP_NORM else flow.bytes
     held = flow.keep(elements, width) if backward else 0.0
     flow.fresh(elements, width)
     return Kept(op, held, 2 * elements * width, elements * width)
@@ -284,7 +275,7 @@ _RULES: Mapping[Kind, Rule] = {
     Kind.LAYER_NORM: _layer_norm,
     Kind.BATCH_NORM: _norm,
     Kind.INSTANCE_NORM: _norm,
-    Kind.GROUP_NORM: _group_norm,
+    Kind.GROUP_NORM: _norm,
     Kind.LOSS: _loss,
     Kind.POOL: _pool,
     Kind.EMBEDDING: _embedding,

@@ -43,6 +43,20 @@ class FittedOperators:
     sources: tuple[str, ...]
     near: Neighbours | None = None
 
+    @classmethod
+    def of(
+        cls,
+        group: str,
+        architecture: str,
+        constants: Floats,
+        samples: Samples,
+        near: Neighbours | None = None,
+    ) -> FittedOperators:
+        """Constants with the rows that they were fitted on."""
+        gpus = tuple(str(name) for name in np.unique(samples.gpu))
+        sources = tuple(str(name) for name in np.unique(samples.source))
+        return cls(group, architecture, constants, len(samples), gpus, sources, near)
+
 
 def fit_groups(samples: Samples) -> tuple[FittedOperators, ...]:
     """Pooled and per-architecture constants of every group that has rows; GPUs only."""
@@ -60,16 +74,16 @@ def _fit_group(group: OperatorGroup, samples: Samples) -> Iterator[FittedOperato
     names = np.unique(samples.architecture)
     rows = [np.flatnonzero(samples.architecture == name) for name in names]
     typical = _typical(samples)
-    balanced = np.concatenate([_thin(r[typical[r]], POOLED_ROWS, random) for r in rows])
+    balanced = np.concatenate([thin(r[typical[r]], POOLED_ROWS, random) for r in rows])
     pooled = _constants(law, samples.take(balanced), law.prior, law.deviation)
-    yield _fitted(group, POOLED, pooled, samples.take(np.flatnonzero(typical)))
+    yield FittedOperators.of(group.name, POOLED, pooled, samples.take(np.flatnonzero(typical)))
     for name, index in zip(names, rows, strict=True):
         if len(index) < MIN_ROWS:
             continue
-        own = samples.take(_thin(index, ARCHITECTURE_ROWS, random))
+        own = samples.take(thin(index, ARCHITECTURE_ROWS, random))
         deviation = law.deviation * ARCHITECTURE_DEVIATION
         constants = _constants(law, own, pooled, deviation)
-        yield _fitted(group, str(name), constants, samples.take(index))
+        yield FittedOperators.of(group.name, str(name), constants, samples.take(index))
 
 
 def _typical(samples: Samples) -> NDArray[np.bool_]:
@@ -93,18 +107,6 @@ def _constants(law: Law, samples: Samples, prior: Floats, deviation: Floats) -> 
     return robust_fit(residuals, prior, deviation)
 
 
-def _thin(index: NDArray[np.intp], limit: int, random: np.random.Generator) -> NDArray[np.intp]:
+def thin(index: NDArray[np.intp], limit: int, random: np.random.Generator) -> NDArray[np.intp]:
+    """At most ``limit`` rows of an index (n,), in its order."""
     return index if len(index) <= limit else np.sort(random.choice(index, limit, replace=False))
-
-
-def _fitted(
-    group: OperatorGroup, architecture: str, constants: Floats, samples: Samples
-) -> FittedOperators:
-    return FittedOperators(
-        group=group.name,
-        architecture=architecture,
-        constants=constants,
-        rows=len(samples),
-        gpus=tuple(str(name) for name in np.unique(samples.gpu)),
-        sources=tuple(str(name) for name in np.unique(samples.source)),
-    )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...graphs.operator import Direction, Kind
 from ...job.precision import Dtype
-from .fit import FittedOperators
+from .fit import FittedOperators, thin
 from .groups import HEAVY, PROXY
 from .laws import Constant, Law
 from .neighbours import interpolated
@@ -223,9 +223,7 @@ def fit_cells(samples: Samples) -> Iterator[FittedOperators]:
 
 
 def _thin(index: NDArray[np.intp]) -> NDArray[np.intp]:
-    if len(index) <= MAX_ROWS:
-        return index
-    return np.sort(np.random.default_rng(SEED).choice(index, MAX_ROWS, replace=False))
+    return thin(index, MAX_ROWS, np.random.default_rng(SEED))
 
 
 def _residuals(samples: Samples, p: Floats) -> Floats:
@@ -238,15 +236,9 @@ def _constants(samples: Samples, prior: Floats, deviation: Floats) -> Floats:
 
 def _fitted(cell: Cell, samples: Samples, prior: Floats) -> FittedOperators:
     constants = _constants(samples, prior, PROCESSOR.deviation * CELL_DEVIATION)
-    return FittedOperators(
-        group=cell.name,
-        architecture=str(samples.architecture[0]),
-        constants=constants,
-        rows=len(samples),
-        gpus=tuple(str(name) for name in np.unique(samples.gpu)),
-        sources=tuple(str(name) for name in np.unique(samples.source)),
-        near=interpolated(places(cell, samples.work), -_residuals(samples, constants)),
-    )
+    near = interpolated(places(cell, samples.work), -_residuals(samples, constants))
+    architecture = str(samples.architecture[0])
+    return FittedOperators.of(cell.name, architecture, constants, samples, near)
 
 
 class ProcessorTimes:
