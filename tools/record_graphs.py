@@ -39,7 +39,7 @@ from predictor.measure.trace.laws import folded
 from predictor.measure.trace.layers import WholeLayers
 from predictor.measure.trace.mapping import mapped
 from predictor.measure.trace.recording import CallRecording
-from predictor.measure.trace.step import built, every_cross_entropy
+from predictor.measure.trace.step import built, cross_entropy, trained
 from profiles.recordings import MANIFEST, Recording, manifest, path_of, recordings
 
 MANIFEST_FORMAT = 1
@@ -138,7 +138,8 @@ class LibraryNetwork:
             with recording, WholeLayers(recording):
                 found = module(**inputs)
                 scalar = isinstance(found, torch.Tensor) and not found.dim()
-                total = found if scalar else every_cross_entropy(found)
+                # Every output there is: those of auxiliary heads too.
+                total = found if scalar else cross_entropy(trained([found]))
                 recording.backward_of(total)
         return tuple(recording.calls)
 

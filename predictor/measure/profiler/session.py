@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -114,7 +114,11 @@ def profile(
     place = directory(request.out)
     said = f"measured by precision-time profile on {now:%Y-%m-%d}, torch {torch.__version__}"
     progress(f"opening {request.device}", 0.0)
-    with _known(place.root), opened(where, said) as device:
+    with ExitStack() as stack:
+        # Sheets of the directory are found while it is filled.
+        stack.enter_context(roots.also(place.root))
+        stack.callback(joined.forget)
+        device = stack.enter_context(opened(where, said))
         place.add_sheet(device.sheet)
         name = device.sheet.device
         if where.type == CPU:
@@ -163,16 +167,6 @@ def profile(
         }
         place.log({**asdict(summary), **circumstances})
     return summary
-
-
-@contextmanager
-def _known(root: Path) -> Iterator[None]:
-    """Let the sheets of a directory be found while it is filled."""
-    with roots.also(root):
-        try:
-            yield
-        finally:
-            joined.forget()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

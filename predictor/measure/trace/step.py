@@ -185,34 +185,29 @@ def _norms_marked(module: torch.nn.Module, recording: CallRecording) -> Iterator
 def logits(output: Any) -> tuple[torch.Tensor, ...]:
     """What a loss is computed on: outputs that name themselves logits, else the first one."""
     if isinstance(output, Mapping):
-        found = _trained(v for k, v in output.items() if "logits" in str(k))
+        found = trained(v for k, v in output.items() if "logits" in str(k))
         if found:
             return tuple(found)
-    first = _trained([output])[:1]
+    first = trained([output])[:1]
     if not first:
         raise GraphError("the network returns no tensor with a gradient; give a loss of its own")
     return tuple(first)
 
 
-def _trained(values: Iterable[Any]) -> list[torch.Tensor]:
+def trained(values: Iterable[Any]) -> list[torch.Tensor]:
     """The tensors with a gradient among these values, and in lists and mappings of them."""
     found: list[torch.Tensor] = []
     for value in values:
         if isinstance(value, torch.Tensor):
             found += [value] if value.is_floating_point() and value.requires_grad else []
         elif isinstance(value, Mapping):
-            found += _trained(value.values())
+            found += trained(value.values())
         elif isinstance(value, list | tuple):
-            found += _trained(value)
+            found += trained(value)
     return found
 
 
-def every_cross_entropy(output: Any) -> torch.Tensor:
-    """Over the classes of every output there is: those of auxiliary heads too."""
-    return _cross_entropy(_trained([output]))
-
-
-def _cross_entropy(every: Iterable[torch.Tensor]) -> torch.Tensor:
+def cross_entropy(every: Iterable[torch.Tensor]) -> torch.Tensor:
     """Over the classes of every output: the last axis of two or three, else the second."""
     return torch.stack([_one_cross_entropy(t) for t in every]).sum()
 
@@ -246,7 +241,7 @@ def _output(output: Any) -> torch.Tensor:
 
 def _auto(output: Any) -> torch.Tensor:
     own = _own(output)
-    return _cross_entropy(logits(output)) if own is None else own
+    return cross_entropy(logits(output)) if own is None else own
 
 
 def _elementwise(loss: Callable[..., torch.Tensor]) -> Loss:
@@ -256,7 +251,7 @@ def _elementwise(loss: Callable[..., torch.Tensor]) -> Loss:
 
 _LOSSES: Mapping[str, Loss] = {
     "auto": _auto,
-    "cross_entropy": lambda output: _cross_entropy(logits(output)),
+    "cross_entropy": lambda output: cross_entropy(logits(output)),
     "mse": _elementwise(torch.nn.functional.mse_loss),
     "bce": _elementwise(torch.nn.functional.binary_cross_entropy_with_logits),
     "output": _output,
