@@ -81,6 +81,7 @@ class Reviewed:
     duration_s: float
 
 
+@dataclass(frozen=True, slots=True)
 class Admission:
     """Answers admission reviews; ``decider`` gives the one in use, None before it is loaded.
 
@@ -88,13 +89,8 @@ class Admission:
     is told of each review, and raises nothing.
     """
 
-    def __init__(
-        self,
-        decider: Callable[[], Decider | None],
-        heard: Callable[[Reviewed], None] = lambda reviewed: None,
-    ) -> None:
-        self._decider = decider
-        self._heard = heard
+    decider: Callable[[], Decider | None]
+    heard: Callable[[Reviewed], None] = lambda reviewed: None
 
     def review(self, body: bytes, *, by_namespace: bool = False) -> bytes:
         """The answer to a review; raises WireError for what is no review.
@@ -119,7 +115,7 @@ class Admission:
         outcome, decision = Outcome.UNCHANGED, Decision()
         answered = answer(request.uid)
         try:
-            known = self._decider()
+            known = self.decider()
             if known is None:
                 outcome = Outcome.NOT_READY
             elif request.operation == "CREATE" and not request.sub_resource:
@@ -136,7 +132,7 @@ class Admission:
             _log.exception("review of %s %s failed", request.kind, request.name)
             outcome, decision, answered = Outcome.FAILED, Decision(), answer(request.uid)
         duration_s = time.perf_counter() - began
-        self._heard(
+        self.heard(
             Reviewed(request=request, outcome=outcome, decision=decision, duration_s=duration_s)
         )
         return answered

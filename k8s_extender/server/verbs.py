@@ -43,18 +43,16 @@ MAX_SHOWN = 63 + 1 + 253
 LEVELS: Mapping[str, int] = {Outcome.FAILED: logging.ERROR, Outcome.LATE: logging.WARNING}
 
 
+@dataclass(frozen=True, slots=True)
 class Verbs:
     """The verbs of the scheduler's extender calls, over the newest state.
 
     What is written, counted and logged of a call is done when its answer has left.
     """
 
-    def __init__(
-        self, state: ServerState, metrics: ExtenderMetrics, writeback: Writeback | None = None
-    ) -> None:
-        self._state = state
-        self._metrics = metrics
-        self._writeback = writeback
+    state: ServerState
+    metrics: ExtenderMetrics
+    writeback: Writeback | None = None
 
     def filter(self, body: bytes) -> bytes:
         """The answer to a filter call; raises WireError."""
@@ -96,7 +94,7 @@ class Verbs:
         everything: Answer,
     ) -> Answer:
         """The answer: ``everything`` where every node is to pass. It is counted and logged."""
-        outcome, decider = Outcome.NOT_READY, self._state.decider
+        outcome, decider = Outcome.NOT_READY, self.state.decider
         job: PodJob | None = None
         found = answer = everything
         try:
@@ -120,9 +118,9 @@ class Verbs:
             result = answer if isinstance(answer, FilterResult) else FilterResult(request.names)
             reasons = Counter(result.refused.values() if verb == "filter" else ())
             nodes, passed = len(request.names), len(result.passed)
-            self._metrics.answered(verb, outcome, duration_s, nodes)
+            self.metrics.answered(verb, outcome, duration_s, nodes)
             for reason, refused in reasons.items():
-                self._metrics.refused.labels(reason).inc(refused)
+                self.metrics.refused.labels(reason).inc(refused)
             _events.log(
                 LEVELS.get(outcome, logging.INFO),
                 "decision",
@@ -140,9 +138,9 @@ class Verbs:
                 return
             assert isinstance(found, FilterResult)
             for reason in set(found.refused.values()):
-                self._metrics.kept_off.labels(reason).inc()
-            if self._writeback is not None:
-                self._writeback.filtered(decider, name, job, found)
+                self.metrics.kept_off.labels(reason).inc()
+            if self.writeback is not None:
+                self.writeback.filtered(decider, name, job, found)
 
         # When the answer of this moment has left; what fails is logged by the loop.
         asyncio.get_running_loop().call_soon(enter)
@@ -152,7 +150,7 @@ class Verbs:
         """The nodes that a request holds, None where it holds names only."""
         if request.nodes is None:
             return None
-        hardware = self._state.config.hardware
+        hardware = self.state.config.hardware
         return {one.name: one for one in (gpu_node(node, hardware) for node in request.nodes)}
 
 
