@@ -246,11 +246,6 @@ class Checked:
     error: float
     inside: bool
 
-    @property
-    def ratio(self) -> float:
-        """|predicted - measured| / measured."""
-        return abs(expm1(-self.error))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errors:
@@ -266,7 +261,7 @@ class Errors:
         """None where there are no runs."""
         if not checked:
             return None
-        ratios = [c.ratio for c in checked]
+        ratios = [abs(expm1(-c.error)) for c in checked]  # |predicted - measured| / measured
         return cls(
             runs=len(checked),
             mean=float(np.mean(ratios)),
