@@ -293,9 +293,8 @@ def stated_pools(stated: Sequence[Pool], told: Sequence[Pool]) -> tuple[Pool, ..
 
 def pools_of(table: pl.DataFrame, stated: Sequence[Pool]) -> tuple[Pool, ...]:
     """The pools that were stated, then those of other types at their peak."""
-    known = {pool.name for pool in stated}
-    peaks = peak_gpus(table.filter(~pl.col("gpu_type").is_in(known))).items()
-    return *stated, *(Pool(name=name, gpus=most) for name, most in peaks)
+    peaks = [Pool(name=name, gpus=most) for name, most in peak_gpus(table).items()]
+    return stated_pools(stated, peaks)
 
 
 def _named(column: str) -> pl.Expr:
