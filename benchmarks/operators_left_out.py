@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from predictor.physics.operator_time.evaluate import OperatorError, errors_on
+from predictor.evaluation.protocols import errors_on
+from predictor.evaluation.validator import OperatorError
 from predictor.physics.operator_time.samples import samples_of
 from profiles.gpus import CPU, Gpu, gpus
 from profiles.tables import OperatorTable, operators

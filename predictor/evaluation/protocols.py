@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from profiles.gpus import gpus
-from profiles.tables import operators
+from profiles.gpus import CPU, Gpu, gpus
+from profiles.tables import OperatorTable, operators
 
 from ..estimate.fitting import Fitted, calibrate_held_out
 from ..estimate.intervals import Intervals
@@ -18,13 +18,19 @@ from ..estimate.residual.kernel import Floats
 from ..estimate.residual.novelty import GROUPS, Tier, groups, random_folds
 from ..estimate.residual.process import Posterior
 from ..graphs.catalog import entry_of
-from ..physics.operator_time.evaluate import evaluate_operator_times
+from ..physics.operator_time.fit import fit_groups
+from ..physics.operator_time.groups import groups as operator_groups
+from ..physics.operator_time.groups import slots
+from ..physics.operator_time.model import OperatorTimes, price
+from ..physics.operator_time.samples import Samples, samples_of
 from .evaluate import blind_of, paper_step_s
 from .validator import (
     FOLDS,
     Figure,
     IntervalCoverage,
     Mask,
+    OperatorError,
+    OperatorEvaluation,
     SourceFigure,
     Validation,
     Validator,
@@ -35,6 +41,8 @@ RANDOM = "random 5-fold, DLE + DLPerf on V100/A100"
 UNSEEN = "unseen source"
 # Which runs a site happens to have matters: 3 of each stack are worth from 18 to 23 % by the draw.
 DRAWS = 5
+HELD_OUT_SHAPES = 5  # of the rows of operators, every fifth shape
+ERROR_ROWS = 10  # of one kind and GPU, at least
 
 
 def validate(
@@ -261,3 +269,54 @@ def halves(v: Validator, tier: Tier, draw: int = 0) -> Mask:
         if half.sum() * 2 + len(members[i]) <= len(v.y):
             half[members[i]] = True
     return half
+
+
+def evaluate_operator_times(
+    table: OperatorTable, gpus: Mapping[str, Gpu], *, architectures: tuple[str, ...] = ()
+) -> OperatorEvaluation:
+    """Refit without every fifth shape, then without each of ``architectures`` (default: all)."""
+    samples = samples_of(table, {name: gpu for name, gpu in gpus.items() if gpu.kind != CPU})
+    unseen = ((samples.shape * 2654435761 % 2**32) >> 7) % HELD_OUT_SHAPES == 0  # of their hash
+    shapes = tuple(errors_on("shape", samples, unseen, gpus))
+    names = architectures or tuple(str(a) for a in np.unique(samples.architecture))
+    left_out = tuple(
+        error
+        for name in names
+        for error in errors_on(name, samples, samples.architecture == name, gpus)
+    )
+    return OperatorEvaluation(shapes, left_out)
+
+
+def errors_on(
+    test: str, samples: Samples, unseen: Mask, gpus: Mapping[str, Gpu]
+) -> Iterator[OperatorError]:
+    """Errors of each kind of operator on each GPU, in the rows that are ``unseen`` (n,)."""
+    model = OperatorTimes(fit_groups(samples.take(np.flatnonzero(~unseen))))
+    held = samples.take(np.flatnonzero(unseen))
+    predicted = predict(model, held, gpus)
+    slot = slots(held.work)
+    for group in operator_groups():
+        for gpu in np.unique(held.gpu[slot == group.slot]):
+            rows = (slot == group.slot) & (held.gpu == gpu)
+            if rows.sum() < ERROR_ROWS:
+                continue
+            error = predicted[rows] / held.seconds[rows] - 1.0
+            yield OperatorError(
+                test=test,
+                group=group.name,
+                gpu=str(gpu),
+                rows=int(rows.sum()),
+                mean=float(np.abs(error).mean()),
+                median=float(np.median(np.abs(error))),
+                bias=float(np.median(error)),
+            )
+
+
+def predict(model: OperatorTimes, samples: Samples, gpus: Mapping[str, Gpu]) -> Floats:
+    """Seconds (n,) the model gives for samples of any GPUs."""
+    seconds = np.zeros(len(samples))
+    for name in np.unique(samples.gpu):
+        index = np.flatnonzero(samples.gpu == name)
+        constants = model.constants(gpus[str(name)])
+        seconds[index] = price(constants, samples.work.take(index))
+    return seconds

@@ -18,7 +18,6 @@ from ..estimate.residual.features import NUMBERS, EncodedRows, without_precision
 from ..estimate.residual.kernel import Floats, Rows
 from ..estimate.residual.novelty import Tier, elsewhere, groups, random_folds
 from ..estimate.residual.process import after_run, gains
-from ..physics.operator_time.evaluate import OperatorEvaluation
 
 Mask = NDArray[np.bool_]
 PAPER_SOURCES = ("deeplearningexamples", "dlperf")
@@ -59,6 +58,27 @@ class SourceFigure:
 
     error: Figure
     interval: IntervalCoverage
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorError:
+    """Relative error |predicted / measured - 1| of one kind, GPU and format on unseen rows."""
+
+    test: str
+    group: str
+    gpu: str
+    rows: int
+    mean: float
+    median: float
+    bias: float
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorEvaluation:
+    """Errors on held-out shapes, and on each architecture without any row of its own."""
+
+    held_out_shapes: tuple[OperatorError, ...]
+    held_out_architectures: tuple[OperatorError, ...]
 
 
 @dataclass(frozen=True, slots=True)

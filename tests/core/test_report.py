@@ -8,8 +8,14 @@ import numpy as np
 import pytest
 
 from predictor.evaluation.report import markdown, tables, write
-from predictor.evaluation.validator import Figure, IntervalCoverage, SourceFigure, Validation
-from predictor.physics.operator_time.evaluate import OperatorError, OperatorEvaluation
+from predictor.evaluation.validator import (
+    Figure,
+    IntervalCoverage,
+    OperatorError,
+    OperatorEvaluation,
+    SourceFigure,
+    Validation,
+)
 
 VALIDATION = Validation(
     figures=(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from predictor.estimate.store import load_predictor
+from predictor.evaluation.protocols import evaluate_operator_times
+from predictor.evaluation.validator import OperatorEvaluation
 from predictor.physics.operator_time import OperatorTimes
-from predictor.physics.operator_time.evaluate import OperatorEvaluation, evaluate_operator_times
 from profiles.gpus import gpus
 from profiles.tables import operators
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from operators_left_out import without_own_rows
 
-from predictor.physics.operator_time.evaluate import OperatorEvaluation
+from predictor.evaluation.validator import OperatorEvaluation
 from profiles.gpus import gpus
 from profiles.tables import operators
 
