@@ -348,6 +348,72 @@ def two_lines_an_epoch(epoch_s: float = 3.9) -> Stream:
     return Stream(text=text, unit="epoch", rate_s=epoch_s, at=28)
 
 
+def images_counted_beside_the_bar(step_s: float = 1.0) -> Stream:
+    """A GAN whose line of losses says how many images, and what one took at that moment."""
+    text = "".join(
+        f"\rEpoch {e}/100: {bar(i, 150, i * step_s, step_s)}"
+        + f"\n(epoch: {e}, iters: 750, time: 1.{e}, data: 0.04) G_A: 0.4, idt_A: 0.2, D_A: 0.2\n"
+        * (i == 150)
+        for e in range(1, 9)
+        for i in range(1, 151 if e < 8 else 91)
+    )
+    return Stream(text=text, unit="step", rate_s=step_s, at=1140, remaining_s=13860 * step_s)
+
+
+def losses_of_two_networks_by_image(image_s: float = 0.3) -> Stream:
+    """The same lines without a bar, an epoch at a time."""
+    text = "".join(
+        f"(epoch: {e}, iters: {i}, time: 0.{300 + i % 7}, data: 0.002) D_A: 0.1 G_A: 0.2 \n"
+        + f"End of epoch {e} / 50 \t Time Taken: {900 * image_s:.0f} sec\n" * (i == 900)
+        for e in range(1, 6)
+        for i in range(100, 901 if e < 5 else 401, 100)
+    )
+    return Stream(text=text, unit="step", rate_s=image_s, at=4200, remaining_s=43300 * image_s)
+
+
+def told_beside_its_options(step_s: float = 1.5) -> Stream:
+    """What a program works out itself counts, not the option of the same name."""
+    text = "Namespace(max_epochs=60, max_iterations=30000, seed=3)\n"
+    text += "40 iterations per epoch. 2400 max iterations \n" + "".join(
+        f"[2024-03-04 0{long_hms(n * step_s)}] iteration {n} : loss : 0.4{n}, loss_ce: 0.2\n"
+        for n in range(10, 601, 10)
+    )
+    return Stream(text=text, unit="step", rate_s=step_s, at=600, remaining_s=1800 * step_s)
+
+
+def two_epochs_of_a_second_phase(step_s: float = 0.09) -> Stream:
+    """The bars of a phase that ended, and of the next one those of two epochs."""
+    text = "".join(
+        f"\n{phase}Epoch {e}/{of}: {bar(7000, 7000, 7000 * step_s, step_s)}"
+        f"\n{phase}Epoch {e} | Train Loss: 1.2{e} | Val Loss: 1.1{e}"
+        for phase, of, seen in (("", 5, 5), ("Fine-Tune ", 4, 2))
+        for e in range(1, seen + 1)
+    )
+    left = 14000 * step_s
+    return Stream(text=text + "\n", unit="step", rate_s=step_s, at=14000, remaining_s=left)
+
+
+def cost_of_a_batch_beside_its_epoch(epoch_s: float = 1100.0) -> Stream:
+    """Lines so far apart that only epochs are sure, and what a batch costs, which none does."""
+    lines = [
+        f"2024-03-04 0{long_hms(e * epoch_s + i * 0.56)} - INFO - epoch: {e}, batch_id: {i}, "
+        f"loss: 0.1, avg_batch_cost: {0.56 if i else 0.0017} sec\n"
+        for e in range(2)
+        for i in range(0, 2000, 500)
+    ]
+    return Stream(text="".join(lines[:6]), unit="epoch", rate_s=epoch_s, at=1)
+
+
+def batches_that_name_their_epoch_alone(epoch_s: float = 500.0) -> Stream:
+    """The second epoch has begun: the first took as long as from its first line to that one."""
+    text = "".join(
+        f"2024-03-04 0{long_hms(e * epoch_s + i)} - INFO - Epoch {e + 1} - Batch loss: 0.{i:03d}\n"
+        for e in range(2)
+        for i in range(0, 500 if e == 0 else 60, 2)
+    )
+    return Stream(text=text, unit="epoch", rate_s=epoch_s)
+
+
 def long_after_the_start(step_s: float = 2.34) -> Stream:
     """Times since the start, of which the end of the file shows the last tenth only."""
     text = "".join(
@@ -523,6 +589,12 @@ MIXED: dict[str, Callable[[], Stream]] = {
         speed_on_a_line_of_its_own,
         keras_by_whole_epochs,
         two_lines_an_epoch,
+        images_counted_beside_the_bar,
+        losses_of_two_networks_by_image,
+        told_beside_its_options,
+        two_epochs_of_a_second_phase,
+        cost_of_a_batch_beside_its_epoch,
+        batches_that_name_their_epoch_alone,
         long_after_the_start,
         batches_of_each_epoch,
         a_second_phase,

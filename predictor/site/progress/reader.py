@@ -210,13 +210,13 @@ class _Output:
         if "enabled': False" in text:  # options of what does not happen
             return False
         text = text.replace(" epoch=", " epochs=") if "Namespace(" in text else text
-        found = [(u, m["v"]) for u, length in known.LENGTHS.items() for m in length.finditer(text)]
-        for unit, length in found:
-            value = count_of(length)
-            if max(self.lengths[unit].values(), default=line) < self.marked < line:
-                self.begun = line
+        found = [(u, m) for u, length in known.LENGTHS.items() for m in length.finditer(text)]
+        for unit, told in found:
+            again = max(self.lengths[unit].values(), default=line) < self.marked < line
+            self.begun = line if again else self.begun
+            if again or told.start() == told.start("v"):  # 900 max iterations, of all options
                 self.lengths[unit].clear()
-            self.lengths[unit][value] = line
+            self.lengths[unit][count_of(told["v"])] = line
         return bool(found)
 
     def told_before(self, line: int) -> set[float]:
@@ -432,7 +432,7 @@ def _one_counter(track: Track, other: Track) -> bool:
 def _follows(later: Track, track: Track) -> bool:
     """Whether a track was left behind: a phase that ended, a bar that was flushed now and then."""
     after = later.after(track.last.line)
-    if track.total and track.at >= track.total and after == len(later.points) > 2:
+    if track.total and track.at >= track.total and after == len(later.points) > 1:
         return True
     if after == 0 or later.unit != track.unit:  # epochs, more than one since the last step
         each = track.per_epoch or (track.total and later.total and track.total / later.total)

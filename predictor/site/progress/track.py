@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise, zip_longest
@@ -92,11 +93,10 @@ def measured(found: Sequence[Stretch], resolution_s: float) -> Rate | None:
         steady = latest
     typical_s = sum(c.seconds for c in steady) / sum(c.units for c in steady)
     certain = 0.9 if len(chunks) >= 3 else 0.8 if len(found) > 2 else 0.65
-    overall_s = seconds / units
     if before:  # a few of the earlier pace may be among them
         typical_s = middle.seconds / middle.units
         certain -= _DRIFTS * (len(latest) <= before)
-    overall_s = max(typical_s, overall_s)
+    overall_s = max(typical_s, seconds / units)
     return Rate(typical_s=typical_s, overall_s=overall_s, certain=certain)
 
 
@@ -285,13 +285,13 @@ def _restarts(before: Mark, after: Mark) -> bool:
 
 def current_run(points: Sequence[Point]) -> tuple[Point, ...]:
     """The points after the last restart, each count once."""
-    steps = [b.at - a.at for a, b in pairwise(points) if b.at > a.at]
-    usual = median(steps) if steps else 1.0
+    usual = median([b.at - a.at for a, b in pairwise(points) if b.at > a.at] or [1.0])
+    lines = Counter(point.at for point in points)
     run: list[Point] = []
     for point in points:
         if run and point.at < run[-1].at - _FALL * usual:
             run = []
-        if len(run) == 1 and point.at == run[0].at:
+        if len(run) == 1 and point.at == run[0].at and lines[point.at] == 2:
             run = []  # counts nothing yet: the one before it was of a run that ended there
         if not run or point.at > run[-1].at:
             run.append(point)
@@ -361,7 +361,8 @@ def step_track(
         steps = [b[1] - a[1] for a, b in pairs if b[1] > a[1]]
         per_epoch = max(lasts) + median(steps) / 2 if lasts and steps else 0.0
         if not per_epoch or median(steps) > _COARSE * per_epoch:
-            bare = [replace(m, inner=None, took_s=None) for m in counted]
+            ends = counted[-1].stands[1] >= max(lasts, default=0.0)
+            bare = [replace(m, inner=None, metrics=ends, took_s=None, unit_s=None) for m in counted]
             return epoch_track(bare, first, stated)
     lowest = _lowest([*counted, *headers.marks[:1]], first)
     epochs = _last_total([m.epoch for m in counted]) or headers.total
@@ -422,8 +423,7 @@ def _goes_on(marks: Sequence[Mark]) -> bool:
 
 
 def _last_total(counts: Sequence[Count | None]) -> float | None:
-    totals = [count.total for count in counts if count is not None and count.total]
-    return totals[-1] if totals else None
+    return next((c.total for c in reversed(counts) if c is not None and c.total), None)
 
 
 def _of_index(
@@ -438,11 +438,11 @@ def _of_index(
 
 
 def paused_s(marks: Sequence[Mark], track: Track) -> float:
-    """Seconds a unit of a track that another counter took between its points."""
-    first, last = track.points[0], track.points[-1]
-    gone_s = sum(
-        now.elapsed_s or (now.unit_s or 0.0) * now.stands[1]
-        for now, then in zip_longest(marks, marks[1:])
-        if first.mark.line < now.line < last.mark.line and (then is None or _restarts(now, then))
-    )
-    return gone_s / max(1.0, last.at - first.at)
+    """Seconds a unit of a track that another counter took while this one stood still."""
+    begun, gone_s = marks[0], 0.0
+    for now, then in zip_longest(marks, marks[1:]):
+        if then is None or _restarts(now, then):
+            if 0 < track.after(now.line) == track.after(begun.line) < len(track.points):
+                gone_s += now.elapsed_s or (now.unit_s or 0.0) * now.stands[1]
+            begun = then
+    return gone_s / max(1.0, track.at - track.points[0].at)
