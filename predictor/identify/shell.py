@@ -9,7 +9,7 @@ word. Every text is accepted, and the work is bounded by its length.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -31,7 +31,7 @@ from .shell_syntax import (
     Statements,
     parse,
 )
-from .shell_words import VISIBLE, Scope, Value, Words
+from .shell_words import CHANGED, VISIBLE, Scope, Value, Words
 
 __all__ = [
     "JOINS",
@@ -50,19 +50,20 @@ MAX_SOURCED = 4
 MAX_AGAIN = 100  # texts that are read once more: of functions, eval, traps
 MAX_RUNNING = 100  # statements in statements, those of functions in calls
 MAX_DEEP = 8  # calls of functions in functions
+MAX_LOOPS = 3  # loops in loops of which each turn is told from the next
 JOINS = ("MASTER_", "WORLD_SIZE", "RANK")  # variables by which processes find each other
 _TOLD = ("CUDA_", "NCCL_", "TORCH_", *JOINS)  # variables that any program heeds
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^]]*\])?(\+?)=(.*)", re.ASCII | re.S)
-_CHANGED = re.compile(r"\b([A-Za-z_]\w*)\s*(?:[-+*/%&|^]?=(?!=)|\+\+|--)", re.ASCII)  # in (( ))
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_PYTHON = re.compile(r"(?:^|/)python[\d.]*$", re.ASCII)
+_READS = re.compile(r"(?:^|/)(?:python[\d.]*|(?:ba|z)?sh)$", re.ASCII)
 _SHELL = re.compile(r"(?:^|/)(?:ba|z)?sh$|\.(?:sh|bash|slurm|sbatch)$")
 _MANY = re.compile(rf"[*?\[{{{UNKNOWN}]")  # of patterns, {1..5} and what nobody knows
-_WHOLE = re.compile(r"-?[0-9]{1,18}")
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _EQUAL = {"=": True, "==": True, "-eq": True, "!=": False, "-ne": False}
 _LESS = {"-lt": (0, False), "-ge": (0, True), "-gt": (1, False), "-le": (1, True)}
 _TESTS = ("[", "[[", "test", "grep", "which", "command", "hash", "type")
 _SETTERS = ("export", "declare", "typeset", "local", "readonly")
+_CHANGING = re.compile("[iul]")  # options of declare: sums, capitals
 _STATUS = {"true": True, ":": True, "false": False}
 _DIRECTORY = "cd"  # among the values of a scope: where the script is
 
@@ -176,6 +177,8 @@ class _Reader:
                 with self.scope.aside() if apart else nullcontext():
                     for inner in statements:
                         status = self.run(inner)
+                        if _leaves(inner, within=bool(self.calls)):
+                            break
                 return status
             case Piped(statements, negated):
                 status = None
@@ -195,7 +198,7 @@ class _Reader:
             case Loop():
                 self._loop(statement)
             case Arithmetic(text):
-                for name in _CHANGED.findall(text):
+                for name in CHANGED.findall(text):
                     self.scope.set(name, UNKNOWN)
             case Function():
                 self._define(statement)
@@ -256,8 +259,10 @@ class _Reader:
 
     def _matches(self, word: str, patterns: Iterable[str]) -> bool | None:
         found: bool | None = False
-        for pattern in map(self.scope.text, patterns):
-            known = not (self.repeated or UNKNOWN in pattern + word) or pattern == "*"
+        for written in patterns:
+            pattern = self.scope.text(written).replace("[^", "[!")
+            quoted = _MANY.search(pattern) and re.search(r"[\"'\\]", written)
+            known = not (self.repeated or quoted or UNKNOWN in pattern + word) or written == "*"
             if known and fnmatchcase(word, pattern):
                 return True
             found = found if known else None
@@ -275,7 +280,9 @@ class _Reader:
             return
         if loop.kind == "while" and not self.repeated and self._fails(loop.tests):
             return
-        changed = _CHANGED.findall(name) if name.startswith("((") else [name]
+        changed: list[str] = CHANGED.findall(name) if name.startswith("((") else [name]
+        if self.repeated < MAX_LOOPS:  # what the turn before has left
+            changed += [each for each in _assigned_in(loop.body) if each in self.scope.values]
         self.repeated += 1
         with self.scope.aside() as turn:
             for each in changed:
@@ -321,7 +328,7 @@ class _Reader:
         function = self.scope.values.get(f"{words[0]}()")
         if isinstance(function, Function) and self._again(function.text):
             return self._call(function, words[1:], given)
-        if _PYTHON.search(words[0]) and words[1:] in ([], ["-"]) and document != UNKNOWN:
+        if _READS.search(words[0]) and words[1:] in ([], ["-"]) and document != UNKNOWN:
             words = [words[0], "-c", document]
         self._forget(words, document)
         with self.scope.aside() as seen:
@@ -342,9 +349,12 @@ class _Reader:
         before = self.scope.values.get(name)
         value: Value = (UNKNOWN,)
         if isinstance(word, tuple):
-            words = self.scope.spent(tuple(self.scope.words(word[1:])))
-            value = (*before, *words) if adds and isinstance(before, tuple) else words
-        elif not index:
+            placed = any(isinstance(each, str) and each.startswith("[") for each in word[1:])
+            words = (UNKNOWN,) if placed else tuple(self.scope.words(word[1:]))
+            if adds and isinstance(before, str | tuple):
+                words = (*([before] if isinstance(before, str) else before), *words)
+            value = self.scope.spent(words)
+        elif not (index or isinstance(before, tuple)):
             value = self.scope.text(text)
             value = before + value if adds and isinstance(before, str) else value
         self.scope.set(name, value)
@@ -363,6 +373,8 @@ class _Reader:
                     self._assign(each)
                 if "-n" in options:  # another name of what it is set to
                     self.scope.set(str(self.scope.values.get(name)), UNKNOWN)
+                if setter != "export" and _CHANGING.search("".join(options)):
+                    self.scope.set(name, UNKNOWN)
                 if setter == "export" or "-x" in options:
                     self.scope.exported.add(name)
         return True
@@ -374,8 +386,10 @@ class _Reader:
         seen |= given or {}
         if not any(_SHELL.search(word) for word in words):
             seen = {name: value for name, value in seen.items() if name.startswith(_TOLD)}
-        place = self._directory
-        self.commands.append(Command(tuple(words), self.repeated > 0, seen, place, self.ways))
+        place, repeated = self._directory, self.repeated > 0
+        if words[0] in ("xargs", "parallel"):  # words that it reads may follow
+            words, repeated = [w.replace("{}", UNKNOWN) for w in (*words, UNKNOWN)], True
+        self.commands.append(Command(tuple(words), repeated, seen, place, self.ways))
 
     @property
     def _directory(self) -> str | None:
@@ -444,7 +458,7 @@ class _Reader:
         first, given = words[0], words[1:]
         if first in ("read", "unset", "mapfile", "readarray"):
             for word in given:
-                self.scope.set(word, UNKNOWN)
+                self.scope.set(word.partition("[")[0], UNKNOWN)
             if first == "read" and given[-3:-1] == ["-d", ""]:  # a whole document into one
                 self.scope.set(given[-1], document)
         if first == "let" or given[:1] == ["-v"]:  # printf -v NAME
@@ -453,6 +467,35 @@ class _Reader:
         options = not given or given[0].startswith(("-", "+"))  # of the shell, not `$1` and on
         if first == "shift" or (first == "set" and ("--" in given or not options)):
             self.give((UNKNOWN,))
+
+
+def _assigned_in(part: object) -> Iterator[str]:
+    """The names that a part of a script sets."""
+    if isinstance(part, tuple):
+        for each in part:
+            yield from _assigned_in(each)
+    elif isinstance(part, Simple):
+        words = part.words[1:] if part.words[:1] and part.words[0] in _SETTERS else part.words
+        yield from map(_assigned, words if all(map(_is_assignment, words)) else ())
+    elif isinstance(part, Arithmetic):
+        yield from CHANGED.findall(part.text)
+    else:
+        for name in getattr(part, "__slots__", ()):
+            yield from _assigned_in(getattr(part, name))
+
+
+def _leaves(statement: Statement, within: bool) -> bool:
+    """Whether nothing behind a statement in the same block runs; ``within`` a function or not."""
+    match statement:
+        case Simple(("exec", str(program), *_)):
+            return not program.startswith("{")  # exec {lock}>FILE opens a file
+        case Simple(("return", *_)):
+            return within
+        case Simple((first, *_)):
+            return first in ("exit", "break", "continue")
+        case Redirected(inner):
+            return _leaves(inner, within)
+    return False
 
 
 def _assigned(word: Words) -> str:
@@ -487,8 +530,10 @@ def _holds(test: Sequence[str], patterns: bool) -> bool | None:
         return (test[1] == "") == (test[0] == "-z")
     if len(test) != 3 or (patterns and re.search(r"[*?\[(]", test[2])):
         return None
-    if test[1] in _LESS and _WHOLE.fullmatch(test[0]) and _WHOLE.fullmatch(test[2]):
+    numbers = _WHOLE.fullmatch(test[0]) and _WHOLE.fullmatch(test[2])
+    if test[1] in _LESS and numbers:
         turned, negated = _LESS[test[1]]
         pair = (int(test[0]), int(test[2]))
         return (pair[turned] < pair[1 - turned]) != negated
-    return (test[0] == test[2]) == _EQUAL[test[1]] if test[1] in _EQUAL else None
+    known = test[1] in _EQUAL and (numbers or not test[1].startswith("-"))
+    return (test[0] == test[2]) == _EQUAL[test[1]] if known else None

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from operator import add, floordiv, mod, mul, sub
+from math import fmod
+from operator import add, mul, sub, truediv
 
 from .shell_syntax import BRACED, QUOTED, UNKNOWN, Function, closing
 
@@ -19,7 +20,7 @@ MAX_WORDS = 1000
 MAX_EXPANDED = 256 * 1024
 MAX_SUBSTITUTED = 200
 
-_NAMED = r"\$(?:[A-Za-z_]\w*+|[0-9@*\#?$!-])"
+_NAMED = r"\$(?:[A-Za-z_]\w*+|[0-9@*\#?$!-]|[\[{])"
 _PART = re.compile(
     rf"{QUOTED}|(?P<open>[$<>]\()|(?P<dollar>{BRACED}|{_NAMED})|(?P<plain>[^'\"\\$`<>]++|.)",
     re.VERBOSE | re.DOTALL | re.ASCII,
@@ -31,14 +32,14 @@ _INSIDE = re.compile(
     |(?P<plain>[^\\$`]++|.)""",
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
-# All words of an array, or of the arguments.
-_ARRAY = re.compile(r"\$\{(\w+|[@*])(?:\[[@*]\])?\}|\$([@*])", re.ASCII)
 # Name, operator and word of ${NAME:-word}, without the braces.
-_PARAMETER = re.compile(r"(\w+|[@*#?$!-])(?:\[[@*]\])?(?::?([-=+?])(.*))?", re.ASCII | re.S)
-_SUM = re.compile(r"\$\((?:\((?P<sum>.{1,200})\)|\s*expr (?P<expr>.{1,200}))\)", re.ASCII | re.S)
+_PARAMETER = re.compile(r"(\w+|[@*#?$!-])(?:\[([@*])\])?(?:(:?)([-=+?])(.*))?", re.ASCII | re.S)
+_SUM = re.compile(r"\$\((?:\((?P<sum>[^#]{1,200})\)|\s*expr (?P<expr>.{1,200}))\)", re.ASCII | re.S)
+CHANGED = re.compile(r"\b([A-Za-z_]\w*)\s*(?:[-+*/%&|^]?=(?!=)|\+\+|--)", re.ASCII)  # in (( ))
+_BRACES = re.compile(r"\{[^\s{}]*(?:,|\.\.)[^\s{}]*\}")  # {1..5}, {a,b}
 _NAME = re.compile(r"\$?\{?([A-Za-z_]\w*)\}?", re.ASCII)
 _NO_SUM = (SyntaxError, ValueError, TypeError, ArithmeticError, LookupError, RecursionError)
-_OPERATORS = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.Div: floordiv, ast.Mod: mod}
+_OPERATORS = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.Div: truediv, ast.Mod: fmod}
 # conda shell.bash hook, pyenv init -, ssh-agent: what eval reads of these starts nothing.
 _HOOK = re.compile(
     r"[\w./~'\"${}-]*(?:conda|mamba|pyenv|poetry|ssh-agent)\b['\"]?(?:[^;|&()\n]*\b(?:hook|init|activate)\b|(?<=agent)"
@@ -120,14 +121,17 @@ class Scope:
 
     def inside(self, text: str) -> str:
         """What stands between double quotes, or in a document, filled in."""
-        return "".join(self._inside(text))
+        return "".join(map(_joined, self._inside(text)))
 
     def _fields(self, text: str) -> list[str | None]:
         """The words of a text; None is one that is not there unless it joins another."""
         fields: list[str | None] = [None]
         for value, quoted in self._parts(text):
             if isinstance(value, tuple):
-                words: Sequence[str | None] = value or (None,)
+                several = value if quoted else [w for each in value for w in _split(each)]
+                words: Sequence[str | None] = several or (None,)
+            elif not quoted and "IFS" in self.values and re.search(r"[\s,:;|]", value):
+                words = [UNKNOWN]
             else:
                 words = [value] if quoted else _split(value)
             first, *rest = words
@@ -148,19 +152,25 @@ class Scope:
             elif kind == "dollar":
                 yield self._value(part), False
             elif kind == "double":
-                array = _ARRAY.fullmatch(part) is not None
-                yield self._value(part) if array else self.inside(part), True
+                yield from ((value, True) for value in self._inside(part))
+                if not part:
+                    yield "", True
             elif kind == "escaped":
                 yield part.replace("\n", ""), True
+            elif kind == "ansi":
+                yield UNKNOWN if "\\" in part else part, True
             else:
-                yield part, True
+                yield _BRACES.sub(UNKNOWN, part) if kind == "plain" else part, True
 
-    def _inside(self, text: str) -> Iterator[str]:
+    def _inside(self, text: str) -> Iterator[Words]:
         for match in _INSIDE.finditer(text):
             if match.lastgroup == "escaped":
                 yield "" if match[1] == "\n" else match[1]
+            elif match.lastgroup == "dollar":
+                value = self._value(match[0])
+                yield value if "@" in match[0] else _joined(value)
             else:
-                yield _joined(self._value(match[0])) if match.lastgroup == "dollar" else match[0]
+                yield match[0]
 
     def _value(self, token: str) -> Words:
         """What ``$NAME``, ``${NAME[@]}``, ``${NAME:-default}`` or ``$(...)`` stands for."""
@@ -169,16 +179,18 @@ class Scope:
         match = _PARAMETER.fullmatch(token[2:-1] if token.startswith("${") else token[1:])
         if match is None:
             return UNKNOWN
-        name, operator, default = "@" if match[1] == "*" else match[1], match[2], match[3]
+        name, index, colon, operator, default = match.groups()
+        name = "@" if name == "*" else name
         value = self.values.get(name)
-        if isinstance(value, tuple):
-            return self.spent(value)
-        if operator is None or (value and operator in "-=?"):
-            return self.spent((value if isinstance(value, str) else UNKNOWN,))[0]
+        if isinstance(value, tuple) and not index and name != "@":
+            value = value[0] if value else ""
+        if operator is None or (operator in "-=?" and (value or (value == "" and not colon))):
+            known = value if isinstance(value, str | tuple) else UNKNOWN
+            return self.spent(known) if isinstance(known, tuple) else self.spent((known,))[0]
         if name.startswith(_SET_BY_SLURM) or operator not in "-=":
             return UNKNOWN  # what stands in for it is not what it will be
         plain = self.inside(default).strip("'\"")
-        if operator == "=" and value is None:
+        if operator == "=":
             self.set(name, plain)
         return plain
 
@@ -187,6 +199,8 @@ class Scope:
         if match := _SUM.fullmatch(token):
             told = match["sum"] or match["expr"].replace("\\*", "*")
             text = _NAME.sub(lambda name: _joined(self.values.get(name[1], UNKNOWN)), told).strip()
+            for name in CHANGED.findall(told):
+                self.set(name, UNKNOWN)
             with suppress(*_NO_SUM):
                 return str(_whole(ast.parse(text, mode="eval").body))
             return UNKNOWN
