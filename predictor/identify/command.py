@@ -433,7 +433,7 @@ def _read_kind(reading: _Reading) -> None:
             reading.draft.dispute("rewards may be of pairs or of single samples", "options")
         else:
             options["objective"] = "preference"
-    if "resumed" in told and "start_epoch" not in special:
+    if told.get("resumed", "-1") != "-1" and "start_epoch" not in special:
         options["resumed"] = "on"
     if told.get("evaluation") == "epoch":
         options["evaluation"] = "each_epoch"
@@ -493,7 +493,7 @@ def _read_dataset(draft: Draft, told: Mapping[str, str], words: Sequence[str]) -
         if found.classes is not None and classes.isdigit() and int(classes) != found.classes:
             draft.dispute(f"{found.name} has {found.classes} classes and not {classes}", "dataset")
     elif unknown and "epochs" in draft.texts:
-        shown = unknown.replace(UNKNOWN, "?")[-40:]
+        shown = re.sub("^.+(?=.{37}$)", "...", unknown.replace(UNKNOWN, "?"), flags=re.S)
         draft.ask(f"data set {shown!r} is not known", "dataset", "dataset_size")
 
 

@@ -336,6 +336,33 @@ def test_a_module_of_deepspeed_is_the_program() -> None:
     assert (found["batch_size"], found["global_batch_size"], found["seq_len"]) == (2, 64, 4096)
 
 
+def test_flags_of_openrlhf_say_the_same_with_dots() -> None:
+    old = (
+        "--pretrain Qwen/Qwen2.5-7B --micro_train_batch_size 2 --train_batch_size 64 --zero_stage 3"
+        " --max_epochs 2 --max_len 4096 --bf16 --flash_attn --gradient_checkpointing"
+    )
+    new = (
+        "--model.model_name_or_path Qwen/Qwen2.5-7B --train.micro_batch_size 2"
+        " --train.batch_size 64 --ds.zero_stage 3 --train.max_epochs 2 --data.max_len 4096"
+        " --ds.param_dtype bf16 --ds.attn_implementation flash_attention_2"
+        " --model.gradient_checkpointing_enable"
+    )
+    started = "deepspeed --module openrlhf.cli.train_sft"
+    assert values(f"{started} {new}") == values(f"{started} {old}")
+
+
+def test_minus_one_resumes_nothing() -> None:
+    started = "python train.py --model resnet50 --epochs 9 --resume"
+    assert dict(values(f"{started}=-1").get("options", ())) == {}
+    assert dict(values(f"{started}=3")["options"]) == {"resumed": "on"}
+
+
+def test_the_end_of_a_long_path_is_shown_as_one() -> None:
+    path = "/long/way/to/somewhere/on/a/disk/where/the/data/is/mine.json"
+    (problem,) = parse_script(f"python train.py --epochs 2 --train_data {path}").problems
+    assert f"'...{path[-37:]}'" in problem.text
+
+
 def test_weights_quantised_by_name_are_trained_through_adapters() -> None:
     name = "unsloth/Meta-Llama-3.1-8B-bnb-4bit"
     found = values(f"python tune_it.py --pretrained_model_name_or_path {name} --bs 4 --epoch 2")
