@@ -190,7 +190,10 @@ def _parts(found: Prediction) -> Iterator[str]:
     yield "parts of one step, from tables (compute and host overlap)"
     for name, seconds, note in parts:
         yield _line(f"{GAP}{name}", duration(seconds) if seconds else "0", note)
-    yield _line(f"{GAP}correction", f"x {found.correction:.3f}", "learned from measured runs")
+    learned = found.correction / found.unstated
+    yield _line(f"{GAP}correction", f"x {learned:.3f}", "learned from measured runs")
+    if found.unstated != 1:
+        yield _line(f"{GAP}which gpu", f"x {found.unstated:.3f}", "the mean of what it could be")
 
 
 def _line(name: str, value: str, note: str = "") -> str:

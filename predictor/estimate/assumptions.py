@@ -27,6 +27,8 @@ DECISIVE_FACTOR = 2.0
 # The range of an assumption is taken for the 95 % interval of what it could be.
 RANGE_LEVEL = 0.975
 _RANGE_DEVIATIONS = NormalDist().inv_cdf(RANGE_LEVEL)
+# The mean of max(0, x), of a normal x that stays below 1 with RANGE_LEVEL.
+_MEAN_OF_HALF = 1 / (math.sqrt(2 * math.pi) * _RANGE_DEVIATIONS)
 # What changes a total by less than this is not worth a line.
 NEGLIGIBLE = 1.02
 # What options are called where what they set is off and on, if not so.
@@ -60,6 +62,11 @@ class Assumption:
     high: float
     length: bool = False
     longest: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def centre(self) -> float:
+        """Mean of what it could be over what is taken, in ln units: each side is half a normal."""
+        return (math.log(self.low) + math.log(self.high)) * _MEAN_OF_HALF
 
     @property
     def decisive(self) -> bool:
@@ -143,6 +150,11 @@ def widened(factor: float, level: float, found: Sequence[Assumption]) -> float:
     if own * (level - 0.5) < 0:  # near the median, where errors have a bias: they add up
         return math.exp(own + math.copysign(assumed, level - 0.5))
     return math.exp(math.copysign(math.hypot(own, assumed), level - 0.5))
+
+
+def centred(factor: float, level: float, centre: float) -> float:
+    """A quantile's factor, of a median that moves by ``centre`` in ln units: the ends stay."""
+    return factor * math.exp(-centre * abs(NormalDist().inv_cdf(level)) / _RANGE_DEVIATIONS)
 
 
 def of_length(job: TrainingJob) -> Iterator[Assumption]:

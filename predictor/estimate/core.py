@@ -28,7 +28,15 @@ from ..physics.operator_time import OperatorTimes
 from ..physics.parallel.placement import split_warnings
 from ..physics.step import INPUT, StepModel, StepTime, input_s
 from ..units import short
-from .assumptions import NEGLIGIBLE, Assumption, assumptions_of, of_length, ordered, widened
+from .assumptions import (
+    NEGLIGIBLE,
+    Assumption,
+    assumptions_of,
+    centred,
+    of_length,
+    ordered,
+    widened,
+)
 from .intervals import Intervals, factor
 from .prediction import NO_DATA, Prediction, summed
 from .residual.features import CATEGORIES, NUMBERS, Features, features
@@ -103,9 +111,19 @@ class Predictor:
         )
         if not taken:
             return found
-        every = sorted((*found.assumptions, *taken), key=lambda one: -max(one.high, 1 / one.low))
-        factors = partial(_wider, found.factors, taken)
-        return replace(found, assumptions=tuple(every), factors=factors)
+        # no default says which card it is, as one does how the state is shared
+        cards = (one for one in taken if one.field == "gpu" and found.tier not in SETTLED)
+        centre = sum(one.centre for one in cards)
+        times = math.exp(centre)
+        return replace(
+            found,
+            step_s=found.step_s * times,
+            throughput=found.throughput / times,
+            correction=found.correction * times,
+            unstated=times,
+            assumptions=ordered((*found.assumptions, *taken)),
+            factors=partial(_wider, found.factors, taken, centre),
+        )
 
     def _taken(
         self, found: Prediction, name: str, value: str, others: Sequence[str]
@@ -159,6 +177,7 @@ class Predictor:
                 _wider,
                 partial(factor, self.intervals.scores[estimate.like], deviation),
                 tuple(one for one in assumed if not one.length),
+                0.0,
             ),
             assumptions=assumed,
         )
@@ -229,9 +248,11 @@ def steps_of(job: TrainingJob) -> int | None:
     return None if size is None else max(1, math.ceil(job.epochs * size * share / job.step_samples))
 
 
-def _wider(own: Callable[[float], float], assumed: Sequence[Assumption], level: float) -> float:
+def _wider(
+    own: Callable[[float], float], assumed: Sequence[Assumption], centre: float, level: float
+) -> float:
     """The factor on the median of a quantile, its own widened by what is assumed."""
-    return widened(own(level), level, assumed)
+    return centred(widened(own(level), level, assumed), level, centre)
 
 
 def _warnings(job: TrainingJob, tier: Tier, step_s: float) -> tuple[str, ...]:

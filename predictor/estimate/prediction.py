@@ -44,8 +44,9 @@ class Prediction:
 
     ``step_s`` is the median of one optimizer step, ``total_s`` of all steps (None where the job
     states no length), ``throughput`` in samples per second over all GPUs. ``physical`` is the
-    price from operator and collective tables alone, ``correction`` the factor learned from
-    measurements on top of it, ``deviation`` its standard deviation in ln units. ``tier`` says how
+    price from operator and collective tables alone, ``correction`` the factor on top of it: learned
+    from measurements, and ``unstated`` of it for the cards that the name of the GPU may mean.
+    ``deviation`` is the standard deviation of what was learned, in ln units. ``tier`` says how
     new the job is to the measurements; ``factors`` gives the factor on ``step_s`` of a quantile.
     Of a job in ``phases`` all of it is their mean or sum. A prediction can be pickled.
     """
@@ -63,6 +64,7 @@ class Prediction:
     factors: Callable[[float], float] = field(repr=False, compare=False)
     phases: tuple[Prediction, ...] = ()
     assumptions: tuple[Assumption, ...] = ()
+    unstated: float = 1.0
 
     def __str__(self) -> str:
         """Three lines: what it is, a step, the whole; where it does not fit, that before all."""
@@ -187,6 +189,7 @@ class Prediction:
                 "exposed_communication_s": physical.exposed_s,
                 "physical_step_s": physical.step_s,
                 "correction": self.correction,
+                "unstated": self.unstated,
             },
             "tensor_core_share": physical.tensor_core_share,
             "memory": self.memory.as_dict(),

@@ -11,6 +11,8 @@ from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from profiles.gpus import known_name
+
 from ...errors import JobError, SweepError
 from ...estimate.core import Predictor
 from ...graphs.catalog import entry_of
@@ -242,14 +244,17 @@ def search_of(model: Predictor, space: Space, terms: Terms) -> Search:
     jobs = space.jobs()
     for source in {job.source for job in jobs}:
         model.check_source(source)
+    said = _values(space.vary.get("gpu", [space.job.get("gpu")]))
+    words = {known_name(word): word for word in said}
+    found = [model.as_called(one, words[one.job.gpu]) for one in model.predict_many(jobs)]
     configurations = (
         SweptConfiguration(
-            plan=Plan(found, cost_of(found, terms)),
-            low=cost_of(found, terms, low),
-            high=cost_of(found, terms, high),
-            trials=space.trials if found.memory.ok else 0,
+            plan=Plan(one, cost_of(one, terms)),
+            low=cost_of(one, terms, low),
+            high=cost_of(one, terms, high),
+            trials=space.trials if one.memory.ok else 0,
         )
-        for found in model.predict_many(jobs)
+        for one in found
     )
     return Search(configurations=tuple(configurations), share=space.share, parallel=space.parallel)
 
