@@ -162,6 +162,20 @@ def test_assumptions_only_widen(found: list[Assumption], level: float, wide: flo
     assert (decisive(found) is None) == all(max(a.high, 1 / a.low) <= 2 for a in found)
 
 
+def test_a_name_of_several_cards_is_their_mean_and_the_ends_stay(fitted: Fitted) -> None:
+    known = fitted.predictor.predict(job("gpt2", gpu="a100", batch_size=8, seq_len=1024))
+    asked = fitted.predictor.as_called(known, "a100")
+    card = next(one for one in asked.assumptions if one.field == "gpu")
+    assert 1 < asked.unstated < card.high
+    assert asked.step_s == pytest.approx(known.step_s * asked.unstated)
+    assert asked.throughput * asked.step_s == pytest.approx(known.throughput * known.step_s)
+    assert fitted.predictor.as_called(known, "a100-sxm4-80gb").step_s == known.step_s
+    wide = widened(known.factors(0.975), 0.975, [card])
+    assert asked.quantile_s(0.975) == pytest.approx(known.step_s * wide)
+    quantiles = [asked.quantile_s(level / 100) for level in range(1, 100)]
+    assert quantiles == sorted(quantiles)
+
+
 def test_a_range_of_nothing_is_not_told_in_numbers() -> None:
     told = [str(Assumption("sharding", "fsdp", "why", 0.999, high)) for high in (1.001, 1.5)]
     assert told[0] == "sharding: fsdp is assumed (why); otherwise about as long"

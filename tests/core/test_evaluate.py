@@ -147,10 +147,12 @@ class TestMethods:
     def test_full_says_what_the_predictor_says(
         self, reports: list[MethodReport], unseen_runs: tuple[Measurement, ...], fitted: Fitted
     ) -> None:
-        jobs = {m.id: m.job for m in unseen_runs}
+        runs = {m.id: m for m in unseen_runs}
         for o in reports[0].outcomes:
             if o.ape is not None:
-                prediction = fitted.predictor.predict(jobs[o.id])
+                run = runs[o.id]
+                prediction = fitted.predictor.predict(run.job)
+                prediction = fitted.predictor.as_called(prediction, run.row["gpu"])
                 assert o.predicted_s == pytest.approx(prediction.step_s)
                 assert o.tier == prediction.tier.value
 

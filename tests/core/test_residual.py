@@ -13,6 +13,7 @@ from predictor.estimate.residual.features import CATEGORIES, NUMBERS, Features, 
 from predictor.estimate.residual.kernel import Floats, Hyperparameters
 from predictor.estimate.residual.model import (
     HAND_OVER_ROWS,
+    MANY_ELSEWHERE,
     FittedResidual,
     HyperparameterSets,
     Residual,
@@ -95,6 +96,18 @@ class TestWhoSpeaks:
         asked = [renamed(r, source="new", model="new") for r in random_rows(40)]
         for estimate in residual.residual.estimate(asked):
             assert (estimate.tier, estimate.like) == (Tier.MODEL, Tier.SITE)
+
+    def test_several_gpus_take_longer_at_a_site_that_nobody_measured(
+        self, random_rows: MakeRows, residual: FittedResidual
+    ) -> None:
+        row, gpus = renamed(random_rows(1)[0], source="new"), NUMBERS.index("gpus")
+        one = replace(row, numbers=(*row.numbers[:gpus], 0.0, *row.numbers[gpus + 1 :]))
+        two = replace(row, numbers=(*row.numbers[:gpus], 1e-9, *row.numbers[gpus + 1 :]))
+        means = [found.mean for found in residual.residual.estimate([one, two])]
+        assert means[1] - means[0] == pytest.approx(np.log(MANY_ELSEWHERE), abs=1e-5)
+        known = [replace(each, categories=random_rows(1)[0].categories) for each in (one, two)]
+        means = [found.mean for found in residual.residual.estimate(known)]
+        assert means[1] - means[0] == pytest.approx(0, abs=0.02)
 
     def test_what_missed_further_at_other_sites_is_less_sure_at_a_new_one(
         self, random_rows: MakeRows, sets: HyperparameterSets

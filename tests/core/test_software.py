@@ -21,7 +21,8 @@ from predictor.identify.keys import ALIASES
 from predictor.job.frameworks import frameworks
 from predictor.job.software import known_options, optimizer_rules, option_of
 from predictor.job.training_job import SHARDINGS, TrainingJob
-from predictor.planning.sweeps.search import Space
+from predictor.planning.cost import Terms
+from predictor.planning.sweeps.search import Space, search_of
 from profiles.storage import shipped_yaml
 
 PRICED = tuple(shipped_yaml("software.yaml")["options"])
@@ -302,8 +303,8 @@ def test_every_command_python_and_a_sweep_say_one_number_for_one_job(
         else:
             for line in found.get("lines", found.get("plans")):
                 numbers[command[0]] = line["total_s"]
-    (swept,) = fitted.predictor.predict_many(Space(job=said, trials=1).jobs())
-    numbers["sweep"] = swept.total_s
+    (swept,) = search_of(fitted.predictor, Space(job=said, trials=1), Terms()).configurations
+    numbers["sweep"] = swept.plan.found.total_s
     assert ("plan" in numbers) == python.memory.ok  # plans that do not fit are left out
     for number in numbers.values():
         assert number == pytest.approx(python.total_s), numbers
