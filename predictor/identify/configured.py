@@ -14,7 +14,7 @@ from .files import Files, settings_of
 from .keys import FIELD_OF, OFF, ON
 from .launch import FlagFamily, Launch, family_of, flag_of, flags, positional, said
 from .shell import UNKNOWN
-from .stated import BATCHES, DECISIVE, SCRIPT, Problem, Stated
+from .stated import BATCHES, DECISIVE, NOTHING, SCRIPT, Problem, Stated
 
 MAX_READ = 8
 MAX_BASES = 8
@@ -59,7 +59,7 @@ def configured(launch: Launch, files: Files | None) -> Configured:
     if files is None:
         unread = tuple(one for one in named if not one.agreed)
         shares = bool(_DEEPSPEED & {*launch.started, *(one.flag for one in named)})
-        return Configured(launch, Stated(), unread, LAUNCHER_FILE in launch.started, shares)
+        return Configured(launch, NOTHING, unread, LAUNCHER_FILE in launch.started, shares)
     reading = _Reading(files)
     read = [(one, None if one.flag in _DEEPSPEED else reading.settings(one.paths)) for one in named]
     own = replace(launch, after=(*(w for _, settings in read for w in _words(settings or {})),))
@@ -287,7 +287,8 @@ def completed(command: Stated, config: Stated) -> Stated:
             words = f"{name}={own}, in the DeepSpeed file {config.values[name]}: no limit is set"
             config = config.without(BATCHES, Problem(config.origins[name], words, name, True))
     joined = command.over(config)
-    batches = [name for name in BATCHES if name in config.values]
+    if not (batches := [name for name in BATCHES if name in config.values]):
+        return joined
     values = {**{name: config.values[name] for name in batches}, **joined.values}
     origins = {**{name: config.origins[name] for name in batches}, **joined.origins}
     return replace(joined, values=values, origins=origins)

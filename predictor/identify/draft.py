@@ -28,7 +28,7 @@ from .keys import (
     read_value,
     resolve_model,
 )
-from .stated import LENGTHS, Problem, Stated, one_line
+from .stated import LENGTHS, NOTHING, Problem, Stated, one_line
 
 MAX_UNKNOWN_KEYS = 3
 SLIP = 0.8  # likeness by which a word of ours is told from one of another meaning
@@ -93,6 +93,8 @@ class Draft:
 
     def stated(self) -> Stated:
         """What was said, with a problem for each invalid value."""
+        if not (self.texts or self.signals or self.pairs or self.problems or self.unknown):
+            return NOTHING
         values: dict[str, Any] = {}
         unknown_model = None
         for name, (key, text) in self.texts.items():

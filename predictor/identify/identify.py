@@ -40,7 +40,7 @@ from .launch import (
 )
 from .rules import RuleContext, Rules
 from .shell import JOINS, MAX_SCRIPT, VISIBLE, Command, Script, Sourced, read_script
-from .stated import FILE, LENGTHS, NOTES, SCRIPT, Problem, Stated, one_line
+from .stated import FILE, LENGTHS, NOTES, NOTHING, SCRIPT, Problem, Stated, one_line
 
 MARK = "#SBATCH"
 IMAGE = "container-image"  # the option of pyxis
@@ -358,7 +358,7 @@ def _trainings(runs: Sequence[_Run], files: Files | None) -> list[tuple[_Run, St
 def _training(training: Sequence[tuple[_Run, Stated]], configs: Sequence[Stated]) -> Stated:
     """What all training commands agree on, over the configurations that the script writes."""
     if not training:
-        return Stated()
+        return NOTHING
     agreed = _agreed([stated for _, stated in training], "two training commands")
     spreads = any(problem.field == "gpus" for problem in agreed.problems)
     alone = len(training) == 1 and training[0][0].launch.alone and not spreads
@@ -389,7 +389,7 @@ def _one_runs(training: Sequence[tuple[_Run, Stated]]) -> bool:
 def _agreed(stated: Sequence[Stated], what: str) -> Stated:
     """The fields on which all that state them agree; a problem for each of the others."""
     if len(stated) < 2:
-        return stated[0] if stated else Stated()
+        return stated[0] if stated else NOTHING
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     clashes: dict[str, str] = {}

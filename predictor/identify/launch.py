@@ -346,6 +346,7 @@ def shell_file(words: Sequence[str]) -> tuple[str, ...]:
     return ()
 
 
+@lru_cache(maxsize=64)
 def family_of(launch: Launch) -> FlagFamily:
     """The family whose program or flags these are; the generic one where none is found."""
     table = flags()

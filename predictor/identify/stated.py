@@ -145,6 +145,8 @@ class Stated:
         ``options`` and ``variant`` are joined key by key, but the variant of another model is
         left out. Problems of the weaker one are dropped where this one settles their field.
         """
+        if weaker is NOTHING and not (self.trainer and "precision" in self.values):
+            return self
         settled = self.settled()
         if settled & set(LENGTHS) and lasting(weaker.values.get("phases", ())):
             settled.add("phases")
@@ -198,3 +200,6 @@ class Stated:
             if fields.get(name) is None:
                 raise JobError(name, None, "is not stated")
         return fields
+
+
+NOTHING = Stated()
