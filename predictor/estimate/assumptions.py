@@ -247,7 +247,7 @@ def _loader(job: TrainingJob, step_s: float) -> Iterator[Assumption]:
     if job.software.loader_workers is None and job.gpus_per_node > 1:
         usual = shipped_yaml("host.yaml")["usual_workers"]
         workers = usual.get(job.hardware.architecture, usual["later"])
-        times = input_s(job.but(options=(*job.options, ("workers", str(workers))))) / step_s
+        times = input_s(job, workers) / step_s
         reason = f"no workers are stated; {workers} for each GPU decode no more"
         yield Assumption("workers", "as many as it takes", reason, 1.0, max(1.0, times))
 

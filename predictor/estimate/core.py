@@ -16,7 +16,7 @@ from profiles.gpus import variants
 
 from ..errors import JobError
 from ..graphs.catalog import entry_of
-from ..job.phases import parts_of
+from ..job.phases import of_any_length, parts_of
 from ..job.precision import Precision
 from ..job.software import known_options
 from ..job.training_job import SITE_PREFIX, TrainingJob
@@ -86,8 +86,7 @@ class Predictor:
 
     def _lasting(self, job: TrainingJob) -> Prediction:
         """Of jobs that differ in their length alone one is priced."""
-        step = self._steps(job if job.phases else job.but(steps=None, epochs=None))
-        if step.job == job:
+        if (step := self._steps(of_any_length(job))).job == job:
             return step
         return replace(
             step,

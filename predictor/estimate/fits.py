@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import JobError
 from ..graphs.catalog import entry_of
-from ..job.phases import parts_of
+from ..job.phases import of_any_length, parts_of
 from ..job.training_job import TrainingJob
 from ..physics.memory import Memory, as_it_runs, memory_of
 
@@ -83,7 +83,7 @@ def fits(job: TrainingJob, margin: float = MARGIN, *, have_bytes: float | None =
         raise JobError("margin", margin, "expected a share from 0 to below 1")
     if parts := parts_of(job):
         return max((fits(p, margin, have_bytes=have_bytes) for p in parts), key=lambda f: f.share)
-    memory = memory_of(as_it_runs(job))
+    memory = memory_of(as_it_runs(of_any_length(job)))
     size = job.hardware.memory_bytes if have_bytes is None else have_bytes
     have = size - memory.framework_bytes
     ok = memory.allocated_bytes <= have * (1 - margin)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import JobError
@@ -95,6 +96,12 @@ def with_first(stated: Mapping[str, Any]) -> dict[str, Any]:
         names = (*_BATCHES, "grad_accum")
         found |= {n: v for n in names if (v := getattr(first, n)) is not None}
     return found
+
+
+@lru_cache(maxsize=256)
+def of_any_length(job: Job) -> Job:
+    """The job without its length, on which neither its step nor its memory rests."""
+    return job if job.phases else job.but(steps=None, epochs=None)
 
 
 def parts_of(job: Job) -> tuple[Job, ...]:

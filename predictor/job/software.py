@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from profiles.storage import shipped_yaml
 
@@ -132,8 +132,7 @@ class Software:
         return next((s for s in self.settings if s.name == name), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """One field of Software: its value, whether the job states it, and by what or whose default."""
 
     name: str

@@ -223,14 +223,15 @@ def busy_s(device_s: float, host_s: float, *, synchronous: bool = False) -> floa
     return float((device_s**OVERLAP_NORM + host_s**OVERLAP_NORM) ** (1 / OVERLAP_NORM))
 
 
-def input_s(job: TrainingJob) -> float:
-    """Seconds in which the stated workers of the DataLoader decode a step's images, else 0."""
+def input_s(job: TrainingJob, workers: int | None = None) -> float:
+    """Seconds in which so many workers, or those stated, decode a step's images, else 0."""
     software, entry = job.software, entry_of(job.model)
     side = min(job.image_size or entry.image_size or (0,))
     decodes = software.decodes_in_workers and job.framework == EAGER
-    if not (decodes and software.loader_workers and entry.group in CLASSIFIED):
+    workers = workers or software.loader_workers
+    if not (decodes and workers and entry.group in CLASSIFIED):
         return 0.0
-    rate = shipped_yaml("host.yaml")["images_per_worker"] * software.loader_workers
+    rate = shipped_yaml("host.yaml")["images_per_worker"] * workers
     return job.step_samples / job.data_parallel / rate if side >= LEAST_SIDE else 0.0
 
 

@@ -93,7 +93,7 @@ def account_of_graph(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Item:
     """One forward operator: bytes kept and needed by one instance, and how many instances."""
 

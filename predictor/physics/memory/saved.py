@@ -16,7 +16,7 @@ from ..autocast import weights_of
 from ..job_graph import SPELT_NORM, Storage
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Kept:
     """One forward operator: bytes one instance keeps, and the bytes its backward needs on top.
 
