@@ -129,7 +129,7 @@ def choose(
     if policy.mode == "off":
         return LimitChoice(reason="limits-off", found=found)
     if estimate.contradiction:
-        clause = f"the script puts the {estimate.contradiction} in doubt: the default stays"
+        clause = f"the script puts the {estimate.contradiction} in doubt: no limit is set"
         return LimitChoice(reason="contradiction", clause=clause, found=found)
     evidence = EvidenceRule(
         quantile=policy.quantile,
@@ -138,7 +138,7 @@ def choose(
     )
     thin = too_thin(predictions, evidence)
     if thin is not None:
-        return LimitChoice(reason="thin-evidence", clause=f"{thin}: the default stays", found=found)
+        return LimitChoice(reason="thin-evidence", clause=f"{thin}: no limit is set", found=found)
     limit_min = max(minutes(found.limit_s), int(request.time_min or 1))
     text = slurm_time(limit_min)
     if policy.mode == "warn":

@@ -242,7 +242,7 @@ def test_thin_evidence_leaves_the_default_and_says_so(decider: Decide) -> None:
     answer = strict.decide(submit())
     assert answer.time_limit is None
     assert answer.message is not None
-    assert "the default stays" in answer.message
+    assert "no limit is set" in answer.message
 
 
 def test_an_unknown_model_keeps_the_default_and_the_user_is_told(decider: Decide) -> None:
