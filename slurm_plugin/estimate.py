@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from predictor.errors import PrecisionTimeError
@@ -12,7 +14,7 @@ from predictor.estimate.core import Predictor
 from predictor.estimate.fits import Fit, fits
 from predictor.estimate.prediction import Prediction
 from predictor.identify.stated import Stated
-from predictor.job.training_job import TrainingJob
+from predictor.job.training_job import JOB_FIELDS, TrainingJob
 from predictor.site.calibration.run_reader import site_source
 
 from .config import SlurmPolicy
@@ -22,6 +24,9 @@ MAX_KNOWN = 16_384  # each prediction by what is stated and by what that comes t
 Fields = frozenset[tuple[str, Any]]
 # What is stated, the job it comes to, a prediction or why there is none, and whether it fits.
 Made = tuple[Fields, TrainingJob | None, Prediction | str, Fit | None]
+# The keys that one is known by, and itself, pickled: most are never asked for again.
+Sent = tuple[tuple[object, ...], bytes]
+_values = attrgetter(*JOB_FIELDS)
 
 
 class UnknownYetError(Exception):
@@ -48,20 +53,21 @@ class MadeBefore:
     """Answers with predictions that were made elsewhere; no job is built of what is known."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[Fields | TrainingJob, Made] = OrderedDict()
+        self._known: OrderedDict[object, Made | bytes] = OrderedDict()
 
     def __call__(self, fields: Fields) -> Made:
         """What is known of a job; raises JobError where it is none, else UnknownYetError."""
-        if fields in self._known:
-            return self._known[fields]
-        job = TrainingJob(**dict(fields))
-        if job not in self._known:
+        key = fields if fields in self._known else _values(TrainingJob(**dict(fields)))
+        if (found := self._known.get(key)) is None:
             raise UnknownYetError
-        return self._known[job]
+        if isinstance(found, bytes):
+            found = self._known[key] = pickle.loads(found)
+        return found
 
-    def take(self, made: Sequence[Made]) -> None:
+    def take(self, sent: Sequence[Sent]) -> None:
         """Know more."""
-        self._known.update((key, one) for one in made for key in one[:2] if key is not None)
+        known = self._known
+        known |= {key: made for keys, made in sent for key in keys if key not in known}
         while len(self._known) > MAX_KNOWN:
             self._known.popitem(last=False)
 
@@ -78,10 +84,11 @@ class Remembering:
         self._made.append(make(self._predictor, fields))
         return self._made[-1]
 
-    def made(self) -> tuple[Made, ...]:
+    def made(self) -> tuple[Sent, ...]:
         """Those since this was last asked."""
-        made, self._made = tuple(self._made), []
-        return made
+        made, self._made = self._made, []
+        keys = (one[:1] if one[1] is None else (one[0], _values(one[1])) for one in made)
+        return tuple(zip(keys, map(pickle.dumps, made), strict=True))
 
 
 Predictors = Predictor | MadeBefore | Remembering

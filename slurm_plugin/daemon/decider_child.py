@@ -28,7 +28,7 @@ from predictor.site.calibration.site_state import read_state
 
 from ..config import policy_at, rules_of
 from ..errors import ProtocolError
-from ..estimate import Made, MadeBefore, Remembering
+from ..estimate import MadeBefore, Remembering, Sent
 from ..mark import MARK_HEAD
 from ..protocol import HookAnswer, HookRequest, parse_request
 from . import PACKAGES
@@ -72,7 +72,7 @@ class ChildAnswer(NamedTuple):
     user: str = ""
     job_name: str = ""
     open: bool = False
-    made: tuple[Made, ...] = ()
+    made: tuple[Sent, ...] = ()
 
     @property
     def words(self) -> dict[str, str]:

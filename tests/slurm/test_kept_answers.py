@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -25,7 +26,7 @@ from slurm_plugin.cluster import Association, SlurmJob, WallLimits
 from slurm_plugin.config import policy_of
 from slurm_plugin.daemon.decider_child import decided, load_policy
 from slurm_plugin.decide import SlurmDecider
-from slurm_plugin.estimate import Fields, Made, MadeBefore, make
+from slurm_plugin.estimate import Fields, Made, MadeBefore, Remembering, UnknownYetError, make
 from slurm_plugin.protocol import (
     MAX_ANSWER_BYTES,
     VERSION,
@@ -251,6 +252,22 @@ def test_what_is_still_to_be_predicted_is_not_kept(fresh: Callable[[], SlurmDeci
     known = fresh()
     decider.predictor = known.predictor
     assert decider.decide(job) == known.decide(job) != first
+
+
+def test_what_was_predicted_aside_is_known_however_it_is_stated(fitted: Fitted) -> None:
+    said = {"model": "resnet50", "gpu": "a100", "batch_size": 37, "steps": 10}
+    fields = frozenset({**said, "precision": "amp"}.items())
+    aside, known = Remembering(fitted.predictor), MadeBefore()
+    made, wrong = aside(fields), frozenset({**said, "precision": "fp7"}.items())
+    refused = aside(wrong)
+    known.take(pickle.loads(pickle.dumps(aside.made())))
+    assert aside.made() == ()
+    assert known(fields) == made
+    assert known(fields) is known(fields)
+    assert known(frozenset({**said, "precision": "mixed_fp16_fp32"}.items())) == made
+    assert known(wrong) == refused
+    with pytest.raises(UnknownYetError):
+        known(frozenset({**said, "precision": "amp", "batch_size": 38}.items()))
 
 
 @pytest.mark.parametrize("length", range(8080, 8200, 6))
