@@ -149,6 +149,7 @@ class _Reader:
     nested: int = 0
     again: int = 0
     sourced_files: int = 0
+    exports_all: bool = False  # set -a
 
     def read(self, text: str) -> bool | None:
         """Run a text as if it stood here."""
@@ -382,7 +383,8 @@ class _Reader:
     def _add(self, words: Sequence[str], given: Mapping[str, str] | None = None) -> None:
         """Keep a command, and what a shell that it starts knows; any other program, of devices."""
         values = self.scope.values
-        seen = {n: v for n in self.scope.exported if isinstance(v := values.get(n), str)}
+        names = values if self.exports_all else self.scope.exported
+        seen = {n: v for n in names if isinstance(v := values.get(n), str)}
         seen |= given or {}
         if not any(_SHELL.search(word) for word in words):
             seen = {name: value for name, value in seen.items() if name.startswith(_TOLD)}
@@ -464,6 +466,8 @@ class _Reader:
         if first == "let" or given[:1] == ["-v"]:  # printf -v NAME
             for name in filter(None, map(_NAME.match, given)):
                 self.scope.set(name[0], UNKNOWN)
+        if first == "set" and {"-a", "allexport"} & {*given}:
+            self.exports_all = "+o" not in given
         options = not given or given[0].startswith(("-", "+"))  # of the shell, not `$1` and on
         if first == "shift" or (first == "set" and ("--" in given or not options)):
             self.give((UNKNOWN,))

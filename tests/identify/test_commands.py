@@ -351,6 +351,15 @@ def test_flags_of_openrlhf_say_the_same_with_dots() -> None:
     assert values(f"{started} {new}") == values(f"{started} {old}")
 
 
+def test_the_batch_of_what_became_openrlhf_is_of_one_gpu() -> None:
+    found = values(
+        "deepspeed train_sft.py --pretrain meta-llama/Llama-2-7b-hf --train_batch_size 1"
+        " --accumulated_gradient 16 --zero_stage 2 --max_epochs 1 --max_len 2048 --bf16"
+    )
+    assert (found["batch_size"], found["grad_accum"]) == (1, 16)
+    assert "global_batch_size" not in found
+
+
 def test_minus_one_resumes_nothing() -> None:
     started = "python train.py --model resnet50 --epochs 9 --resume"
     assert dict(values(f"{started}=-1").get("options", ())) == {}

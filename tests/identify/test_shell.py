@@ -456,3 +456,9 @@ def test_words_that_xargs_reads_may_follow() -> None:
     (command,) = (c for c in read_script("ls | xargs -I{} run --x {}").commands if "run" in c.words)
     assert command.words == ("xargs", f"-I{UNKNOWN}", "run", "--x", UNKNOWN, UNKNOWN)
     assert command.repeated
+
+
+@pytest.mark.parametrize(("option", "seen"), [("-a", True), ("-o allexport", True), ("-e", False)])
+def test_a_script_that_exports_all_tells_its_shells(option: str, seen: bool) -> None:
+    (command,) = read_script(f"set {option}; : ${{A:=2}}; bash -c x").commands[2:]
+    assert (command.exported.get("A") == "2") is seen
