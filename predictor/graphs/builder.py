@@ -11,6 +11,7 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
+from ..errors import GraphError
 from .operator import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT, Kind
 from .recorder import ELEMENTWISE, Feature, MemoryLayers, axes
 
@@ -31,6 +32,8 @@ def _window(
     pad = tuple((a - 1) * dilation // 2 for a in k) if padding is None else axes(padding, rank)
     sizes = zip(size, pad, k, s, strict=True)
     out = tuple((n + 2 * p - dilation * (a - 1) - 1) // t + 1 for n, p, a, t in sizes)
+    if min(out, default=1) < 1:
+        raise GraphError("image_size or seq_len is too small for the layers of this model")
     return out, prod(k), prod(s)
 
 

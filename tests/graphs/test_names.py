@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.errors import UnknownModelError
+from predictor.errors import GraphError, UnknownModelError
 from predictor.graphs import names
 from predictor.graphs.catalog import entries, entry_of, find_entry, graph_of
 from predictor.graphs.names import MAX_NAME, Meaning, Pattern, naming, nearest, normal
@@ -150,3 +151,16 @@ def test_every_pattern_serves_a_name_of_the_corpus(monkeypatch: pytest.MonkeyPat
 
 def test_every_entry_says_where_its_facts_are_from() -> None:
     assert [entry.name for entry in entries() if not entry.source] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("unet3plus", {"image_size": (8, 8)}),
+        ("ssd300", {"image_size": (32, 32)}),
+        ("wav2vec2-base-plain", {"seq_len": 64}),
+    ],
+)
+def test_samples_too_small_for_a_network_are_told(name: str, sizes: dict[str, Any]) -> None:
+    with pytest.raises(GraphError, match="too small for the layers"):
+        graph_of(name, (), Workload(2, **sizes))
