@@ -324,7 +324,8 @@ def _sourced(files: Files | None) -> Sourced:
 
 def _inner(command: Command, files: Files | None, directory: str | None) -> Script | None:
     """What a shell text says, or of a script that may be read; None where it is neither."""
-    text, arguments = shell_text(command.words), tuple[str, ...]()
+    text = shell_text(command.words)
+    arguments = () if text is None else command.words[command.words.index(text) + 2 :]
     here = files_at(files, _outside(command.words, directory))
     if text is None and launch_of(command.words) is None and (file := shell_file(command.words)):
         text, arguments = None if here is None else here(file[0]), file[1:]

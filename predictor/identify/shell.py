@@ -61,7 +61,7 @@ _MANY = re.compile(rf"[*?\[{{{UNKNOWN}]")  # of patterns, {1..5} and what nobody
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _EQUAL = {"=": True, "==": True, "-eq": True, "!=": False, "-ne": False}
 _LESS = {"-lt": (0, False), "-ge": (0, True), "-gt": (1, False), "-le": (1, True)}
-_TESTS = ("[", "[[", "test", "grep", "which", "command", "hash", "type")
+_TESTS = ("[", "[[", "test", "grep", "which", "command", "hash", "type", "let", "ls")
 _SETTERS = ("export", "declare", "typeset", "local", "readonly")
 _CHANGING = re.compile("[iul]")  # options of declare: sums, capitals
 _STATUS = {"true": True, ":": True, "false": False}
@@ -199,6 +199,7 @@ class _Reader:
             case Loop():
                 self._loop(statement)
             case Arithmetic(text):
+                self.tested = True
                 for name in CHANGED.findall(text):
                     self.scope.set(name, UNKNOWN)
             case Function():
@@ -466,8 +467,9 @@ class _Reader:
         if first == "let" or given[:1] == ["-v"]:  # printf -v NAME
             for name in filter(None, map(_NAME.match, given)):
                 self.scope.set(name[0], UNKNOWN)
-        if first == "set" and {"-a", "allexport"} & {*given}:
-            self.exports_all = "+o" not in given
+        if first == "set" and {"-a", "+a", "allexport"} & {*given}:
+            self.exports_all = not {"+a", "+o"} & {*given}
+            self.scope.exported.update(() if self.exports_all else self.scope.values)
         options = not given or given[0].startswith(("-", "+"))  # of the shell, not `$1` and on
         if first == "shift" or (first == "set" and ("--" in given or not options)):
             self.give((UNKNOWN,))

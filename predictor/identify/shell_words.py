@@ -35,7 +35,9 @@ _INSIDE = re.compile(
 # Name, operator and word of ${NAME:-word}, without the braces.
 _PARAMETER = re.compile(r"(\w+|[@*#?$!-])(?:\[([@*])\])?(?:(:?)([-=+?])(.*))?", re.ASCII | re.S)
 _SUM = re.compile(r"\$\((?:\((?P<sum>[^#]{1,200})\)|\s*expr (?P<expr>.{1,200}))\)", re.ASCII | re.S)
-CHANGED = re.compile(r"\b([A-Za-z_]\w*)\s*(?:[-+*/%&|^]?=(?!=)|\+\+|--)", re.ASCII)  # in (( ))
+CHANGED = re.compile(  # in (( ))
+    r"\b[A-Za-z_]\w*(?=\s*(?:[-+*/%&|^]?=(?!=)|\+\+|--))|(?<=\+\+|--)[A-Za-z_]\w*", re.ASCII
+)
 _BRACES = re.compile(r"\{[^\s{}]*(?:,|\.\.)[^\s{}]*\}")  # {1..5}, {a,b}
 _NAME = re.compile(r"\$?\{?([A-Za-z_]\w*)\}?", re.ASCII)
 _NO_SUM = (SyntaxError, ValueError, TypeError, ArithmeticError, LookupError, RecursionError)
@@ -194,11 +196,15 @@ class Scope:
             self.set(name, plain)
         return plain
 
+    def _summand(self, name: re.Match[str]) -> str:
+        value = _joined(self.values.get(name[1], UNKNOWN))
+        return value if name[0].startswith("$") else f"({value})"
+
     def _substituted(self, token: str) -> str:
         """A sum, or UNKNOWN for a text that is kept; what sets up an environment says nothing."""
         if match := _SUM.fullmatch(token):
             told = match["sum"] or match["expr"].replace("\\*", "*")
-            text = _NAME.sub(lambda name: _joined(self.values.get(name[1], UNKNOWN)), told).strip()
+            text = _NAME.sub(self._summand, told).strip()
             for name in CHANGED.findall(told):
                 self.set(name, UNKNOWN)
             with suppress(*_NO_SUM):

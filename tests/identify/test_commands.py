@@ -360,6 +360,12 @@ def test_the_batch_of_what_became_openrlhf_is_of_one_gpu() -> None:
     assert "global_batch_size" not in found
 
 
+def test_a_text_of_a_shell_has_the_arguments_behind_it() -> None:
+    text = """bash -c 'python train.py --model resnet50 --batch-size ${1:-8} "${@:2}"' name"""
+    assert values(text)["batch_size"] == 8
+    assert values(f"{text} 16")["batch_size"] == 16
+
+
 def test_minus_one_resumes_nothing() -> None:
     started = "python train.py --model resnet50 --epochs 9 --resume"
     assert dict(values(f"{started}=-1").get("options", ())) == {}

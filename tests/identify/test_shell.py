@@ -272,6 +272,11 @@ def test_a_function_is_read_where_it_is_called(text: str, runs: list[tuple[str, 
         ("let A=A+1", UNKNOWN),
         ("((A += 1))", UNKNOWN),
         ("((B == A))", "1"),
+        ("((B == 3)) && A=2", UNKNOWN),
+        ("let B==3 && A=2", UNKNOWN),
+        ("for ((i = 0; i < 3; ++A)); do x; done", UNKNOWN),
+        ('B="2 + 3"; A=$((B * 2))', "10"),
+        ('B="2 + 3"; A=$(($B * 2))', "8"),
     ],
 )
 def test_what_a_command_sets_holds_behind_it(setting: str, value: str | None) -> None:
@@ -462,3 +467,8 @@ def test_words_that_xargs_reads_may_follow() -> None:
 def test_a_script_that_exports_all_tells_its_shells(option: str, seen: bool) -> None:
     (command,) = read_script(f"set {option}; : ${{A:=2}}; bash -c x").commands[2:]
     assert (command.exported.get("A") == "2") is seen
+
+
+def test_what_is_set_behind_its_end_is_not_exported() -> None:
+    command = read_script("set -a; A=2; set +a; B=3; bash -c x").commands[-1]
+    assert (command.exported.get("A"), command.exported.get("B")) == ("2", None)
