@@ -381,6 +381,16 @@ def told_beside_its_options(step_s: float = 1.5) -> Stream:
     return Stream(text=text, unit="step", rate_s=step_s, at=600, remaining_s=1800 * step_s)
 
 
+def steps_of_its_schedule(step_s: float = 0.7) -> Stream:
+    """Where the learning rate falls is told in steps too; the time left has no evaluations."""
+    text = "SOLVER:\n  MAX_ITER: 9000\n  STEPS: (6000, 8000)\n" + "".join(
+        f"[03/04 0{long_hms(n * step_s + n // 500 * 100)} d2.utils.events]:  "
+        f"eta: {long_hms((9000 - n) * step_s)}  iter: {n}  total_loss: 0.41  time: {step_s}\n"
+        for n in range(19, 3000, 20)
+    )
+    return Stream(text=text, unit="step", rate_s=step_s, at=2999, remaining_s=6001 * (step_s + 0.2))
+
+
 def two_epochs_of_a_second_phase(step_s: float = 0.09) -> Stream:
     """The bars of a phase that ended, and of the next one those of two epochs."""
     text = "".join(
@@ -402,6 +412,16 @@ def cost_of_a_batch_beside_its_epoch(epoch_s: float = 1100.0) -> Stream:
         for i in range(0, 2000, 500)
     ]
     return Stream(text="".join(lines[:6]), unit="epoch", rate_s=epoch_s, at=1)
+
+
+def two_lines_of_the_first_epoch(epoch_s: float = 52.0) -> Stream:
+    """The first line of the second epoch tells what the first took, its middle does not."""
+    text = "".join(
+        f"2024-03-04 0{long_hms(e * epoch_s + i / 100 * epoch_s)} - INFO: [Epoch {e}][Batch {i}], "
+        "CrossEntropy=1.69e+00, Acc=0.4\n"
+        for e, i in ((0, 0), (0, 50), (1, 0))
+    )
+    return Stream(text=text, unit="epoch", rate_s=epoch_s, at=1)
 
 
 def batches_that_name_their_epoch_alone(epoch_s: float = 500.0) -> Stream:
@@ -592,8 +612,10 @@ MIXED: dict[str, Callable[[], Stream]] = {
         images_counted_beside_the_bar,
         losses_of_two_networks_by_image,
         told_beside_its_options,
+        steps_of_its_schedule,
         two_epochs_of_a_second_phase,
         cost_of_a_batch_beside_its_epoch,
+        two_lines_of_the_first_epoch,
         batches_that_name_their_epoch_alone,
         long_after_the_start,
         batches_of_each_epoch,

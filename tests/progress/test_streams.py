@@ -682,3 +682,10 @@ def test_the_time_of_a_batch_beside_a_count_of_samples_is_not_one_of_a_sample() 
         for e in range(1, 8)
     )
     assert read(text).seconds_per_unit == pytest.approx(99.13 / 5011, rel=0.02)
+
+
+def test_what_a_step_takes_is_not_what_an_epoch_does() -> None:
+    said = (f"Epoch {e}/40 iter {e * 500} loss 0.4{e} step time: 0.21\n" for e in range(1, 9))
+    found = read("".join(said))
+    assert (found.unit, found.at, found.total) == ("epoch", 8, 40)
+    assert found.seconds_per_unit is found.remaining_s is None

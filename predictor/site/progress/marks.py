@@ -176,7 +176,7 @@ def _words(text: str) -> Mark | None:
         inside = next((m for m in known.STEP_COUNT.finditer(text) if m["total"]), None)
         epoch, step = (step, inside) if inside else (epoch, step)
     counted = known.COUNTED.search(text)
-    if counted is not None:
+    if counted is not None and (epoch is None or counted.start() != epoch.start("at")):
         if counted["step"] and (step is None or step["total"] is None):
             step = counted
         elif counted["epoch"] and epoch is None:
@@ -220,8 +220,7 @@ def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
 def _count(match: re.Match[str]) -> Count:
     groups = match.groupdict()
     at = count_of(groups["at"]) + float(groups.get("frac") or 0)
-    total = groups.get("total")
-    return Count(at, None if total is None else count_of(total))
+    return Count(at, count_of(groups["total"]) if groups.get("total") else None)
 
 
 def _series(before: str, counted: str, found: Mark) -> str:
@@ -270,7 +269,8 @@ def _take_times(text: str, mark: Mark) -> None:
         mark.elapsed_s = labelled_s(text, known.ELAPSED)
     if mark.eta_s is None:
         mark.eta_s = labelled_s(text, known.ETA)
-    if not bar and (took_s := labelled_s(text, known.TOOK)) != mark.eta_s:
+    said = (mark.eta_s, mark.unit_s if mark.inner else None)
+    if not bar and (took_s := labelled_s(text, known.TOOK)) not in said:
         mark.took_s = took_s
     if bar and mark.inner is not None and mark.inner.at == mark.inner.total:
         mark.eta_s = None  # Keras says what the epoch took there

@@ -481,7 +481,8 @@ def _reading(
     if total is None and track.per_epoch is None:
         steps = EPISODE if f"|{EPISODE}" in track.last.series.lower() else STEP
         steps = EPOCH if unit == EPOCH else steps
-        told = [*output.lengths[steps], *(output.told_before(began) if steps == STEP else ())]
+        lost = steps == STEP and max(output.lengths[STEP], default=0.0) < at
+        told = output.told_before(began) if lost else output.lengths[steps]
         total = _stated(told, at, steps=steps != EPOCH)
     elif total is None and track.per_epoch and track.points[-1].mark.epoch is not None:
         epochs = _stated(output.lengths[EPOCH], track.points[-1].mark.epoch.at)

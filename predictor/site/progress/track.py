@@ -268,8 +268,7 @@ class Track:
 
 def _going_on(clocks: Sequence[float]) -> list[float]:
     """Stamps without a date go on after midnight."""
-    times: list[float] = []
-    days = 0.0
+    times, days = list[float](), 0.0
     for now in clocks:
         if times and now + days < times[-1] - DAY_S / 2 and now < DAY_S:
             days += DAY_S
@@ -345,8 +344,7 @@ def step_track(
         return None
     unit, length = counted[-1].unit, _last_total([m.inner for m in counted])
     if length is None and _each_epoch(counted):
-        bare = [replace(m, inner=None) for m in counted]
-        return epoch_track(bare, first, stated)
+        return epoch_track([replace(m, inner=None, unit_s=None) for m in counted], first, stated)
     if _goes_on(counted):
         points = [Point(m.stands[1], m) for m in counted]
         total, ends = _of_run(length, points), sum(p.at == length for p in points)
@@ -362,7 +360,8 @@ def step_track(
         per_epoch = max(lasts) + median(steps) / 2 if lasts and steps else 0.0
         if not per_epoch or median(steps) > _COARSE * per_epoch:
             ends = counted[-1].stands[1] >= max(lasts, default=0.0)
-            bare = [replace(m, inner=None, metrics=ends, took_s=None, unit_s=None) for m in counted]
+            starts = [b for a, b in pairwise((counted[-1], *counted)) if a.epoch != b.epoch]
+            bare = [replace(m, inner=None, metrics=ends, took_s=None, unit_s=None) for m in starts]
             return epoch_track(bare, first, stated)
     lowest = _lowest([*counted, *headers.marks[:1]], first)
     epochs = _last_total([m.epoch for m in counted]) or headers.total
