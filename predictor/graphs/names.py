@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from heapq import nlargest
@@ -147,8 +147,8 @@ def nearest(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(known[c] for c in (*inside, *close)))[:3]
 
 
-def _pairs(name: str) -> set[str]:
-    return set(map("".join, pairwise(name)))
+def _pairs(name: str) -> Iterable[str]:
+    return dict.fromkeys(map("".join, pairwise(name)))  # in the same order in every process
 
 
 @cache
