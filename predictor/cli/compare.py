@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -66,10 +66,7 @@ def compare(
     """
     jobs, skipped = chosen(model, gpu or GPUS, precision or PRECISIONS, fields)
     fitted = options.predictor(version, fields["source"])
-    lines = [
-        replace(line, found=options.as_called(fitted, line.found, gpu or GPUS))
-        for line in compared(fitted, jobs)
-    ]
+    lines = compared(fitted, jobs, partial(options.as_called, fitted, gpus=gpu or GPUS))
     if form == "json":
         found = [line.as_dict() for line in lines]
         show_json({"model": lines[0].found.job.model, "lines": found, "left_out": skipped})
@@ -135,12 +132,19 @@ def with_units(
     return list(dict.fromkeys(pairs)), list(dict.fromkeys(skipped))
 
 
-def compared(model: Predictor, jobs: Sequence[TrainingJob]) -> list[Line]:
-    """Every job predicted, with its speed-ups; FP32 is predicted even where nobody asked for it."""
+def compared(
+    model: Predictor,
+    jobs: Sequence[TrainingJob],
+    as_called: Callable[[Prediction], Prediction],
+) -> list[Line]:
+    """Every job predicted, with its speed-ups; FP32 is predicted even where nobody asked for it.
+
+    ``as_called`` adds what the words of its user leave open.
+    """
     from ..job.precision import Precision
 
     plain = [job.but(precision=Precision.FP32) for job in jobs]
-    found = model.predict_many([*jobs, *plain])
+    found = [as_called(one) for one in model.predict_many([*jobs, *plain])]
     asked, bases = found[: len(jobs)], found[len(jobs) :]
     slowest_s = max(p.step_s for p in asked)
     return [

@@ -102,6 +102,8 @@ class Predictor:
         And how a decoder that need not be is sharded over several GPUs, where that is not stated.
         """
         job = found.job
+        if found.phases:
+            return summed(job, [self.as_called(one, gpu) for one in found.phases])
         open_ = as_it_runs(job).sharding is None and job.data_parallel > 1
         others = ("fsdp",) if open_ and entry_of(job.model).group == "gpt" else ()
         taken = (

@@ -266,6 +266,7 @@ def summed(job: TrainingJob, found: Sequence[Prediction]) -> Prediction:
         phases=tuple(found),
         factors=partial(_mean_factor, tuple(found), weights, step_s),
         assumptions=widest(one for phase in found for one in phase.assumptions),
+        unstated=_mean(times, [one.unstated for one in found]),
     )
 
 

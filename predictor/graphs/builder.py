@@ -33,7 +33,9 @@ def _window(
     sizes = zip(size, pad, k, s, strict=True)
     out = tuple((n + 2 * p - dilation * (a - 1) - 1) // t + 1 for n, p, a, t in sizes)
     if min(out, default=1) < 1:
-        raise GraphError("image_size or seq_len is too small for the layers of this model")
+        found, window = ("x".join(map(str, each)) for each in (size, k))
+        said = "image_size or seq_len is too small for the layers of this model"
+        raise GraphError(f"{said}: {found} is left for a window of {window}")
     return out, prod(k), prod(s)
 
 

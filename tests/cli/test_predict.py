@@ -208,6 +208,15 @@ def test_warnings_go_to_stderr(run: Run) -> None:
     assert "no TF32 tensor cores" not in result.stdout
 
 
+def test_the_speed_ups_of_compare_are_those_of_the_totals_it_shows(run_json: RunJson) -> None:
+    said = ("--gpu", "a100", "--gpu", "h100", "--batch-size", "64", "--steps", "9")
+    lines = run_json("compare", "resnet50", *said)["lines"]
+    assert all(line["parts"]["unstated"] != 1 for line in lines)  # names of several cards
+    base = {x["gpu"]: x["total_s"] for x in lines if x["precision"] == "fp32"}
+    for line in lines:
+        assert line["speedup_over_fp32"] == pytest.approx(base[line["gpu"]] / line["total_s"])
+
+
 def test_compare_puts_gpus_and_precisions_side_by_side(run_json: RunJson) -> None:
     found = run_json("compare", "resnet50", "--gpus", "8", "--batch-size", "64", "--epochs", "1")
     lines = found["lines"]

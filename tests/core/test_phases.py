@@ -52,6 +52,14 @@ def test_the_total_is_the_sum_of_jobs_of_their_own(fitted: Fitted) -> None:
     assert [p.total_s for p in found.phases] == pytest.approx([p.total_s for p in alone])
 
 
+def test_a_name_of_several_cards_moves_each_phase_and_their_sum(fitted: Fitted) -> None:
+    alone = fitted.predictor.predict(job(*TWO))
+    found = fitted.predictor.as_called(alone, "a100")
+    assert found.total_s == pytest.approx(sum(p.total_s or 0 for p in found.phases))
+    assert 1 < min(p.unstated for p in found.phases) <= found.unstated
+    assert found.correction == pytest.approx(alone.correction * found.unstated, rel=0.01)
+
+
 @given(st.floats(0.01, 0.99))
 def test_a_quantile_is_the_sum_of_that_quantile_of_each(fitted: Fitted, level: float) -> None:
     found = fitted.predictor.predict(job(*TWO))
