@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, islice
 from math import prod
 from posixpath import join
 from typing import Any
@@ -39,7 +39,7 @@ from .launch import (
     shell_text,
 )
 from .rules import RuleContext, Rules
-from .shell import JOINS, MAX_SCRIPT, VISIBLE, Command, Script, Sourced, read_script
+from .shell import JOINS, MAX_SCRIPT, UNKNOWN, VISIBLE, Command, Script, Sourced, read_script
 from .stated import FILE, LENGTHS, NOTES, NOTHING, SCRIPT, Problem, Stated, one_line
 
 MARK = "#SBATCH"
@@ -160,7 +160,8 @@ def _parsed(
     if stated.model:
         told += tuple(Problem(SCRIPT, f"{one}, and no limit is set", "gpus") for one in assumed)
     problems, unclear = (*told, *stated.problems), (*stated.unclear, *copies, *beside)
-    shown = tuple(one_line(word[:MAX_WORD]) for word in unclear[:MAX_PROBLEMS])
+    named = ("a program without a name" if one == UNKNOWN else one for one in unclear)
+    shown = tuple(one_line(word[:MAX_WORD]) for word in islice(named, MAX_PROBLEMS))
     return settle(notes.over(replace(stated, problems=problems, unclear=shown)))
 
 

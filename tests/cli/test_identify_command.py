@@ -97,6 +97,13 @@ def test_flags_that_nobody_knows_are_told(run: Run, tmp_path: Path) -> None:
     assert f"assumed   {told}" in run("estimate", str(script)).stdout
 
 
+def test_a_program_that_only_running_names_is_told_as_such(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/bash\n$(cat program.txt) --model resnet50\n")
+    told = "what a program without a name may add to the time"
+    assert f"not known: {told}" in run("identify", str(script)).stdout
+
+
 def test_phases_are_a_length(run_json: RunJson) -> None:
     comment = 'model=bert-large precision=amp batch=8 phases="steps=3,seq=128;steps=4,seq=512"'
     assert run_json("identify", "true", "--comment", comment)["missing"] == []
