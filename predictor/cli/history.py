@@ -38,16 +38,6 @@ def history() -> None:
 
 @history.command()
 @history_option
-def path(history: str | None) -> None:
-    """Print where the history is."""
-    from ..site.history.engine import shown, url_of
-    from ..site.history.settings import history_url, stored_settings
-
-    click.echo(shown(url_of(history_url(history, stored_settings()))))
-
-
-@history.command()
-@history_option
 @format_option
 def status(history: str | None, form: str) -> None:
     """Tell what the history holds and how it is kept."""
@@ -61,14 +51,6 @@ def status(history: str | None, form: str) -> None:
         click.echo(f"{name.removesuffix('_s').replace('_', ' '):<18}{_text(name, value)}")
     for name, at_s in cursors.items():
         click.echo(f"{name + ' until':<18}{_moment(at_s)}")
-
-
-@history.command()
-@history_option
-def migrate(history: str | None) -> None:
-    """Bring the schema up to date, which every command does, and print its version."""
-    with open_history(history) as store:
-        click.echo(store.status().schema)
 
 
 @history.command()

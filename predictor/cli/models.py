@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from ..units import MISSING
@@ -12,22 +10,11 @@ from .options import FITTING
 
 
 @click.command()
-@click.option(
-    "--profiles",
-    "directories",
-    multiple=True,
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    help="Add this directory of measured tables first, as `profiles add` does; repeatable.",
-)
 @format_option
-def fit(directories: tuple[Path, ...], form: str) -> None:
+def fit(form: str) -> None:
     """Fit a predictor from profiles/ and every directory added to it, store and use it."""
-    from ..estimate.added_profiles import add
     from ..estimate.store import fit_and_store
 
-    for directory in directories:
-        add(directory)
     with progress(FITTING) as bar:
         manifest = fit_and_store(bar)
     if form == "json":
@@ -46,12 +33,12 @@ def models() -> None:
 @models.command("list")
 @format_option
 def list_(form: str) -> None:
-    """List the stored predictors, oldest first; * marks the one in use and those pinned."""
+    """List the stored predictors, oldest first; * marks the one in use."""
     from ..estimate import artifacts
     from ..estimate.store import tables_hash
 
     found = [artifacts.shipped(), *artifacts.versions()]
-    current, pinned = artifacts.current(), artifacts.pinned()
+    current = artifacts.current()
     if form == "json":
         here = tables_hash()
         show_json(
@@ -59,7 +46,6 @@ def list_(form: str) -> None:
                 {
                     "version": m.version,
                     "in_use": m.version == current,
-                    "pinned": m.version in pinned,
                     "created": m.created,
                     "tables_hash": m.tables_hash,
                     "of_these_tables": m.tables_hash == here,
@@ -76,25 +62,12 @@ def list_(form: str) -> None:
             "version": m.version,
             "in use": "*" * (m.version == current),
             "shipped": "*" * (m == found[0]),
-            "pinned": "*" * (m.version in pinned),
             "created": m.created[:19],
             "figures": ", ".join(f"{k} {v:g}" for k, v in m.figures.items()) or MISSING,
         }
         for m in found
     ]
-    show_rows(rows, left=6)
-
-
-def _of_a_version(verb: str, help: str, said: str = "{}") -> None:
-    """Add a command that does to a stored version what ``artifacts`` calls the same."""
-
-    def run(version: str) -> None:
-        from ..estimate import artifacts
-
-        getattr(artifacts, verb)(version)
-        click.echo(said.format(version))
-
-    models.command(verb, help=help)(click.argument("version")(run))
+    show_rows(rows, left=5)
 
 
 @models.command()
@@ -114,12 +87,11 @@ def rollback() -> None:
     click.echo(artifacts.rollback().version)
 
 
-_of_a_version(
-    "pin",
-    "Keep a stored predictor from being removed.\n\nA daemon stays with it whatever is put to use, "
-    "where its configuration names it as predictor_version.",
-)
-_of_a_version("unpin", "Let a pinned predictor be removed again.")
-_of_a_version(
-    "remove", "Delete a stored predictor that is neither in use nor pinned.", "removed {}"
-)
+@models.command()
+@click.argument("version")
+def remove(version: str) -> None:
+    """Delete a stored predictor that is not in use."""
+    from ..estimate import artifacts
+
+    artifacts.remove(version)
+    click.echo(f"removed {version}")

@@ -3,7 +3,6 @@
     <package>/shipped/                  the artifact that comes with this release
     <home>/current                      the version in use; without it the shipped one is
     <home>/history                      the versions in use before it, oldest first
-    <home>/pinned                       the versions that are not to be removed
     <home>/models/<version>/manifest.json
                             state.json
                             arrays.npz
@@ -201,39 +200,13 @@ def rollback() -> Manifest:
     raise ArtifactError(f"no earlier version to go back to; {_known()}")
 
 
-def pinned() -> tuple[str, ...]:
-    """The versions that are not to be removed, those pinned first in front."""
-    return tuple(_lines("pinned"))
-
-
-def pin(version: str) -> None:
-    """Keep a version, such as one that a daemon is set to; raises ArtifactError if not sound."""
-    with files.exclusive(files.home()):
-        _verified(version)
-        _write_lines("pinned", dict.fromkeys((*pinned(), version)))
-
-
-def unpin(version: str) -> None:
-    """Let a version go; raises ArtifactError where it is not pinned."""
-    with files.exclusive(files.home()):
-        names = pinned()
-        if version not in names:
-            known = ", ".join(names) or "none"
-            raise ArtifactError(f"version {version} is not pinned; pinned are {known}")
-        _write_lines("pinned", (name for name in names if name != version))
-
-
 def remove(version: str) -> None:
-    """Delete a version; raises ArtifactError for one in use or pinned, and for an unknown one."""
+    """Delete a version; raises ArtifactError for one in use and an unknown one."""
     with files.exclusive(files.home()):
         if _directory(version) == SHIPPED_DIRECTORY:
             raise ArtifactError(f"version {version} comes with this release and stays")
         if version == current():
             raise ArtifactError(f"version {version} is in use; use another one first")
-        if version in pinned():
-            raise ArtifactError(
-                f"version {version} is pinned; run `precision-time models unpin {version}` first"
-            )
         files.discard(_directory(version))
 
 
@@ -295,7 +268,7 @@ def _known() -> str:
 
 
 def _lines(name: str) -> list[str]:
-    """The versions named in ``current``, ``history`` or ``pinned``."""
+    """The versions named in ``current`` or ``history``."""
     try:
         return files.trusted(files.trusted(files.home()) / name).read_text().split()
     except FileNotFoundError:

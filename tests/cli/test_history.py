@@ -14,6 +14,7 @@ import pytest
 from click.testing import Result
 from history_runs import PERIOD_S, bare, run_number
 
+from predictor.site.history.engine import shown, url_of
 from predictor.site.history.run import JobState
 from predictor.site.history.store import Cursor, History
 
@@ -33,11 +34,8 @@ def place(home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return path
 
 
-def test_the_path_is_told_without_making_it(home: Path, run: Run) -> None:
-    assert run("history", "path").stdout == f"sqlite:///{home}/history.sqlite\n"
-    assert not home.exists()
-    told = run("history", "path", "--history", "postgresql://u:secret@h/d").stdout
-    assert told == "postgresql://u:***@h/d\n"
+def test_no_password_is_shown() -> None:
+    assert shown(url_of("postgresql://u:secret@h/d")) == "postgresql://u:***@h/d"
 
 
 def test_the_status_says_what_it_holds(place: str, run_json: Callable[..., Any], run: Run) -> None:
@@ -108,10 +106,6 @@ def test_old_runs_are_forgotten_by_time_and_by_the_settings(place: str, run: Run
         assert history.count() == 10
     Path(place).with_name("history.yaml").write_text("keep_days: 30\n")
     assert run("history", "forget").stdout.startswith("10 runs forgotten that ended before 2")
-
-
-def test_the_schema_is_brought_up_to_date(place: str, run: Run) -> None:
-    assert run("history", "migrate").stdout == "0003\n"
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,8 @@ def test_models_are_listed_used_rolled_back_and_removed(
         assert run("models", "use", version).stdout.strip() == version
     assert [m["version"] for m in run_json("models", "list") if m["in_use"]] == [second]
     assert run("models", "rollback").stdout.strip() == first
-    run("models", "remove", second)
+    assert "in use" in run("models", "remove", first, code=2).stderr
+    assert run("models", "remove", second).stdout == f"removed {second}\n"
     lines = run("models", "list").stdout.splitlines()
     shipped = artifacts.shipped().version
     assert [line.split()[:2] for line in lines[1:]] == [[shipped, "*"], [first, "*"]]
