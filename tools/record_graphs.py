@@ -29,10 +29,10 @@ from torch.utils.flop_counter import FlopCounterMode
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from library_networks import Network, network
-from recording_laws import BATCH, OperatorsAt, Powers, operator_laws, with_batch
+from recording_laws import BATCH, OperatorsAt, Powers, operator_laws, packed, with_batch
 
 from predictor.errors import GraphError
-from predictor.graphs.families.stored import Law, SymbolicOperator, packed, value
+from predictor.graphs.families.stored import Law, SymbolicOperator, value
 from predictor.graphs.operator import Direction, Kind, Operator
 from predictor.measure.trace.calls import TracedCall
 from predictor.measure.trace.laws import folded

@@ -1,4 +1,4 @@
-"""How the sizes of recorded operators depend on batch and image: solved from few traces.
+"""How the sizes of recorded operators depend on batch and image: solved from few traces, stored.
 
 A trace costs seconds. So each image is traced once, with a batch that is a prime no size of a
 network has: wherever it is found again in a shape stands the batch, and the same calls with another
@@ -7,12 +7,14 @@ are had without torch. Along the side of the image sizes are polynomials, solved
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gzip
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from predictor.graphs.families.stored import Law, SymbolicOperator
+from predictor.graphs.families.stored import RECORDING_FORMAT, Law, SymbolicOperator
 from predictor.graphs.operator import Operator
 from predictor.measure.trace.calls import Tensor, TracedCall
 from predictor.measure.trace.laws import symbolic
@@ -87,6 +89,45 @@ def operator_laws(
         return tuple(terms)
 
     return symbolic(columns, law)
+
+
+def packed(
+    side: int, any_side: bool, weights: Mapping[str, Law], operators: Sequence[SymbolicOperator]
+) -> bytes:
+    """The bytes of a recording of operators in the order they run, always the same for the same."""
+    laws: dict[Law, int] = {}
+    names: dict[tuple[str, ...], int] = {}
+    rows: dict[Any, int] = {}
+
+    def place(known: dict[Any, int], row: Any) -> int:
+        return known.setdefault(row, len(known))
+
+    sequence = [
+        place(
+            rows,
+            (
+                o.kind,
+                o.direction,
+                tuple(place(laws, law) for law in o.dims),
+                *(place(laws, law) for law in (o.flops, o.reads, o.writes, o.kernels)),
+                o.count,
+                o.function,
+                None if o.origins is None else place(names, o.origins),
+            ),
+        )
+        for o in operators
+    ]
+    content = {
+        "format": RECORDING_FORMAT,
+        "side": side,
+        "any_side": any_side,
+        "weights": {key: place(laws, law) for key, law in weights.items()},
+        "origins": list(names),
+        "laws": [[(int(c) if c.is_integer() else c, i, j) for c, i, j in law] for law in laws],
+        "operators": list(rows),
+        "sequence": sequence,
+    }
+    return gzip.compress(json.dumps(content, separators=(",", ":")).encode(), 9, mtime=0)
 
 
 def _inverse(sides: Sequence[int], powers: Powers) -> list[list[Fraction]]:

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from recording_laws import packed
 
 from predictor.errors import GraphError
 from predictor.graphs.builder import GraphBuilder
 from predictor.graphs.catalog import entries, entry_of, find_entry, graph_of
 from predictor.graphs.families import builder_of
-from predictor.graphs.families.stored import SymbolicOperator, packed, recorded_graph, unpacked
+from predictor.graphs.families.stored import SymbolicOperator, recorded_graph, unpacked
 from predictor.graphs.operator import Direction, Graph, Kind, Workload
 from profiles import recordings as manifest
 from profiles.recordings import GRAPHS, recordings

@@ -323,45 +323,6 @@ def _row(
     return Kind(kind), Direction(direction), tuple(dims), moved, (float(count), function, known)
 
 
-def packed(
-    side: int, any_side: bool, weights: Mapping[str, Law], operators: Sequence[SymbolicOperator]
-) -> bytes:
-    """The bytes of a recording of operators in the order they run, always the same for the same."""
-    laws: dict[Law, int] = {}
-    names: dict[tuple[str, ...], int] = {}
-    rows: dict[Any, int] = {}
-
-    def place(known: dict[Any, int], row: Any) -> int:
-        return known.setdefault(row, len(known))
-
-    sequence = [
-        place(
-            rows,
-            (
-                o.kind,
-                o.direction,
-                tuple(place(laws, law) for law in o.dims),
-                *(place(laws, law) for law in (o.flops, o.reads, o.writes, o.kernels)),
-                o.count,
-                o.function,
-                None if o.origins is None else place(names, o.origins),
-            ),
-        )
-        for o in operators
-    ]
-    content = {
-        "format": RECORDING_FORMAT,
-        "side": side,
-        "any_side": any_side,
-        "weights": {key: place(laws, law) for key, law in weights.items()},
-        "origins": list(names),
-        "laws": [[(int(c) if c.is_integer() else c, i, j) for c, i, j in law] for law in laws],
-        "operators": list(rows),
-        "sequence": sequence,
-    }
-    return gzip.compress(json.dumps(content, separators=(",", ":")).encode(), 9, mtime=0)
-
-
 def recorded(b: GraphBuilder, graph: str, contrast: int = 0) -> None:
     """The recording ``graph`` (``timm/resnet50``) for the batch and the image of the micro-step.
 

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 from library_networks import Network, pixels  # noqa: E402
 from record_graphs import LibraryNetwork, record  # noqa: E402
-from recording_laws import BATCH, operator_laws, with_batch  # noqa: E402
+from recording_laws import BATCH, operator_laws, packed, with_batch  # noqa: E402
 
 from predictor.graphs.families.stored import value  # noqa: E402
 from predictor.measure.trace.laws import holds  # noqa: E402
@@ -73,7 +73,6 @@ def test_flops_are_those_that_torch_counts() -> None:
 
 def test_a_network_of_timm_is_recorded_as_it_is_stored() -> None:
     pytest.importorskip("timm")
-    from predictor.graphs.families.stored import packed
     from profiles.recordings import manifest, path_of
 
     if torch.__version__.partition("+")[0] != manifest()["libraries"]["torch"]:
