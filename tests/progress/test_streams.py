@@ -7,7 +7,7 @@ from hostile import NOT_TRAINING, hostile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixed import MIXED, SEARCHES_AND_REPORTS, saved_epochs_evaluated
-from streams import REGULAR, Stream, megatron, own_epochs, tqdm_run
+from streams import REGULAR, Stream, hms, megatron, own_epochs, tqdm_run
 
 from predictor.site.progress.reader import (
     HEAD_BYTES,
@@ -689,3 +689,82 @@ def test_what_a_step_takes_is_not_what_an_epoch_does() -> None:
     found = read("".join(said))
     assert (found.unit, found.at, found.total) == ("epoch", 8, 40)
     assert found.seconds_per_unit is found.remaining_s is None
+
+
+@pytest.mark.parametrize(
+    ("said", "lines"),
+    [
+        ("Starting GRPO training...\n  weights: 0.7 and 0.25\n  rollouts: 4\n  KL: 0.01\n", ""),
+        ("[INFO|trainer.py:23] >>   Total optimization steps = 1,875\n", ""),
+        ("", "".join(f"{{'loss': 0.{n}, 'epoch': 0.0{n}}}\n" for n in range(1, 9))),
+    ],
+)
+def test_a_bar_without_words_is_of_the_training(said: str, lines: str) -> None:
+    """It begins after what says so, or losses wait in a buffer and come all at once."""
+    bars = [f"\r{n // 19}%|#| {n}/1875 [{hms(7 * n)}<3:00:00, 7.00s/it]" for n in range(60)]
+    found = read(said + "".join(bars[:40]) + "\n" + lines + "".join(bars[40:]))
+    assert (found.kind, found.at, found.total) == (ProgressKind.TRAINING, 59, 1875)
+    assert found.seconds_per_unit == pytest.approx(7, rel=0.05)
+
+
+def epochs_of(day: int, hour: int, epochs: int, until: int) -> str:
+    """A run of short epochs that tells each at its begin."""
+    return "".join(
+        f"2024-05-{day:02} {hour:02}:{n:02}:00 - INFO - Starting epoch {n}/{epochs}\n"
+        f"2024-05-{day:02} {hour:02}:{n:02}:40 - INFO - Epoch {n} validation loss: 2.{n}\n"
+        for n in range(1, until + 1)
+    )
+
+
+def test_a_short_run_is_not_mixed_with_the_one_before() -> None:
+    runs = epochs_of(1, 17, 5, 5) + epochs_of(9, 5, 5, 5)
+    found = read(runs + epochs_of(9, 9, 10, 6))
+    assert (found.at, found.total) == (5, 10)
+    assert found.seconds_per_unit == pytest.approx(60)
+    assert found.remaining_s == pytest.approx(300)
+
+
+def test_the_same_program_hours_later_is_another_run_and_no_fold() -> None:
+    again = read(epochs_of(1, 5, 40, 40) + epochs_of(1, 9, 40, 12))
+    assert (again.at, again.total) == (11, 40)
+    assert again.remaining_s == pytest.approx(29 * 60)
+    assert read(epochs_of(1, 5, 40, 40) + epochs_of(1, 6, 40, 12)).total is None
+
+
+def test_epochs_and_their_number_stand_in_one_bracket() -> None:
+    epochs = (
+        f"\nEpoch: [{e} | 600] LR: 0.1\n"
+        + "".join(
+            f"({n}/62) LR: 0.1 | Batch: 1.9{n}s | Total: 1min | ETA: 1min | Loss: 0.08\n"
+            for n in (1, 21, 41, 61)
+        )
+        for e in range(1, 9)
+    )
+    found = read("".join(epochs))
+    assert (found.at, found.total) == (7 * 62 + 61, 600 * 62)
+    assert found.seconds_per_unit == pytest.approx(1.94, rel=0.02)
+
+
+def test_one_of_several_lines_of_an_epoch_says_what_it_took() -> None:
+    names = ("CrossEntropy=2.1", "SmoothL1=0.6", "Time cost=43.9")
+    lines = (f"Epoch[{e}] {name}\n" for e in range(8) for name in (f"Train-{n}" for n in names))
+    text = "".join(lines).replace("Train-Time", "Time")
+    assert read(text).seconds_per_unit == pytest.approx(43.9)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Epoch: [3][{n}/500] Time 0.834 DataTime 0.006, loss 2.7",
+        "epoch id: 3, batch step: {n}, g_loss: 2.7\n g_A_loss: 5.1; Batch_time_cost: 0.834",
+    ],
+)
+def test_what_a_batch_takes_is_said_in_other_words(line: str) -> None:
+    found = read("".join(line.format(n=n) + "\n" for n in range(1, 60)))
+    assert found.seconds_per_unit == pytest.approx(0.834)
+
+
+def test_a_line_of_all_metrics_is_of_the_training_though_it_tests_too() -> None:
+    tested = ", ".join(f'"test_loss_bbox_{n}": 0.5' for n in range(12))
+    lines = (f'{{"train_loss": 2.1, {tested}, "epoch": {e}}}\n' for e in range(5))
+    assert read("".join(lines)).kind is ProgressKind.TRAINING

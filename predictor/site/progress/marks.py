@@ -240,7 +240,7 @@ def _kind(before: str, text: str, found: Mark) -> str:
     words, bar = before[-200:], found.bar
     if bar is not None and known.OTHER_OF.search(bar.get("of") or ""):
         return OTHER
-    if known.EVALUATION_WORDS.search(words) and "train" not in words.lower():
+    if known.EVALUATION_WORDS.search(words) and "train" not in before.lower():
         return EVALUATION
     if found.epoch is not None and (bar is not None or found.epoch.total):
         return TRAINING

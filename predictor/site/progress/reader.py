@@ -36,11 +36,10 @@ from .marks import (
     row_of,
 )
 from .patterns import count_of
-from .track import Headers, Rate, Track, epoch_track, paused_s, printed, step_track
+from .track import Headers, Rate, Track, away, epoch_track, paused_s, printed, step_track
 
 _SURE = 0.8  # more tells no track from another
 _LONG_SILENCE, _SILENT_AGAIN = 150, 2  # lines without a counter; times the longest one before
-_AWAY_S, _NO_YEAR_S = 3 * 3600.0, 1e8  # between two stamps: another run; one names no year
 _NEAR_LINES = 3  # a stamp or a loss so near belongs to a counter
 _TRAINING_SHARE = 0.3
 _BACK_SHARE = 0.05  # of numbers that fall back
@@ -222,7 +221,7 @@ class _Output:
     def told_before(self, line: int) -> set[float]:
         """Numbers of steps, in the plural, that one line before says and none counts."""
         alone = (marks[0] for marks in self.series.values() if len(marks) == 1)
-        plural = (m for m in alone if m.line < line and "s||step||" in m.series.lower())
+        plural = (m for m in alone if m.line < line and "s||step|" in m.series.lower())
         return {mark.inner.at for mark in plural if mark.inner}
 
     def take_begin(self, text: str) -> None:
@@ -246,8 +245,8 @@ class _Output:
             mark = mark_of(text, number)
             seen_s = clock_s(text) if mark is None else mark.clock_s
             if seen_s is not None:
-                away = stamp[0] >= self.marked >= 0 and _AWAY_S < seen_s - stamp[1] < _NO_YEAR_S
-                self.begun = number if mark is None and away else self.begun
+                anew = stamp[0] >= self.marked >= 0 and away(stamp[1], seen_s)
+                self.begun = number if mark is None and anew else self.begun
                 stamp = number, seen_s
             told = (mark is None or mark.inner is None) and self.take_lengths(text, number)
             loss = known.LOSS_WORDS.search(text)
@@ -260,6 +259,8 @@ class _Output:
                     mark.clock_s = stamp[1]
                 if mark.series not in self.series and known.ENDED.search(text):
                     self.ended = number
+                if self.begins and self.begins[-1] > self.marked:
+                    self.begins.append(number)  # the first counter since
                 self.series[mark.series].append(mark)
                 self.marked = number
                 continue
@@ -322,6 +323,7 @@ def read_lines(lines: Iterable[str], head: Iterable[str] = (), stated: str = "")
         last = marks[-1]
         total = last.inner.total if last.bar and last.inner else None
         told = total in output.lengths[STEP] or any(total and total % n == 0 for n in asked)
+        told = told or total in output.told_before(marks[0].line)
         told = told or any(abs(marks[0].line - n) <= _NEAR_LINES for n in output.begins if total)
         if not kinds[name] and (told or (last.bar and begun is not None and last.line > begun)):
             kinds[name] = TRAINING
@@ -373,7 +375,8 @@ def _kind(marks: Sequence[Mark], losses: Sequence[int]) -> str:
         end = now.line + _NEAR_LINES
         if then is not None:
             end = then.line if then.stands >= now.stands else min(end, then.line)
-        found += bisect_right(losses, end) > bisect_left(losses, now.line)
+        told = bisect_right(losses, end) - bisect_left(losses, now.line)
+        found += min(told, 1 + (now.bar is not None))  # a buffer holds many
     return TRAINING if found >= least else ""
 
 

@@ -24,7 +24,7 @@ _SHARES, _DRIFTS = (
 MOST_OUTAGES, LEAST_WITH_OUTAGES, LEAST_OF_SESSION = 5, 10, 3
 _PAUSED = 1.5  # times the median of the stretches
 _USUAL, _FEW = 0.75, 3  # where a stretch is a few intervals, so many of them are without pauses
-DAY_S = 86400.0
+DAY_S, _AWAY_S, _NO_YEAR_S = 86400.0, 3 * 3600.0, 1e8
 _MONTH_S = 27 * DAY_S  # the day after 03/04 is 04/04 where days come first
 # A counter that falls back by more than this many of its usual increments began anew; ranks that
 # print beside each other differ by less.
@@ -282,18 +282,26 @@ def _restarts(before: Mark, after: Mark) -> bool:
     return bool(before.inner and after.inner and after.inner.at < before.inner.at - 2)
 
 
+def away(before_s: float | None, now_s: float | None) -> bool:
+    """Whether so much lies between two stamps that another run begins; one may name no year."""
+    return before_s is not None and now_s is not None and _AWAY_S < now_s - before_s < _NO_YEAR_S
+
+
 def current_run(points: Sequence[Point]) -> tuple[Point, ...]:
     """The points after the last restart, each count once."""
     usual = median([b.at - a.at for a, b in pairwise(points) if b.at > a.at] or [1.0])
     lines = Counter(point.at for point in points)
     run: list[Point] = []
     for point in points:
-        if run and point.at < run[-1].at - _FALL * usual:
+        fall = (2.0 if point.at <= points[0].at else _FALL + 1e-9) * usual  # to the begin, or back
+        if run and point.at <= run[-1].at - fall:
             run = []
         if len(run) == 1 and point.at == run[0].at and lines[point.at] == 2:
             run = []  # counts nothing yet: the one before it was of a run that ended there
         if not run or point.at > run[-1].at:
             run.append(point)
+        elif point.at == run[-1].at and point.mark.took_s and not run[-1].mark.took_s:
+            run[-1] = replace(run[-1], mark=replace(run[-1].mark, took_s=point.mark.took_s))
         elif point.at == run[-1].at and point.mark.line - run[-1].mark.line <= 1:
             run[-1] = replace(run[-1], mark=point.mark) if run[-1].mark.bar else run[-1]
     return tuple(run)
@@ -380,7 +388,10 @@ def _lowest(marks: Iterable[Mark], first: Mapping[str, float]) -> float:
 
 def _of_run(total: float | None, points: Sequence[Point]) -> float | None:
     """A total, unless the counter ended there and began anew: so do folds, tasks and searches."""
-    anew = total and any(a.at >= _DONE * total and b.at < total / 2 for a, b in pairwise(points))
+    anew = total and any(
+        a.at >= _DONE * total and b.at < total / 2 and not away(a.mark.clock_s, b.mark.clock_s)
+        for a, b in pairwise(points)
+    )
     return None if anew else total
 
 
