@@ -18,7 +18,7 @@ from predictor.job.training_job import JOB_FIELDS, TrainingJob
 from predictor.site.calibration.run_reader import site_source
 
 from .config import SlurmPolicy
-from .nodes import CandidateNodes, GpuRequest
+from .nodes import CandidateNodes, GpuRequest, name_of
 
 MAX_KNOWN = 16_384  # each prediction by what is stated and by what that comes to
 Fields = frozenset[tuple[str, Any]]
@@ -26,7 +26,7 @@ Fields = frozenset[tuple[str, Any]]
 Made = tuple[Fields, TrainingJob | None, Prediction | str, Fit | None]
 # The keys that one is known by, and itself, pickled: most are never asked for again.
 Sent = tuple[tuple[object, ...], bytes]
-_values = attrgetter(*JOB_FIELDS)
+_values = attrgetter(*JOB_FIELDS, "other_gpus")
 
 
 class UnknownYetError(Exception):
@@ -182,5 +182,6 @@ def _fields(
     }
     gpu = nodes[0].gpu
     assert gpu is not None
-    stated = replace(stated, values=dict(stated.values) | {"gpu": gpu.name})
+    name = name_of(gpu, nodes[0].label, policy.hardware)
+    stated = replace(stated, values=dict(stated.values) | {"gpu": name})
     return frozenset(stated.job_fields(**given).items())

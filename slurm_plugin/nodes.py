@@ -40,6 +40,12 @@ def gpu_named(name: str, hardware: SlurmHardware) -> Gpu | None:
     return known_gpu(hardware.gpu_types.get(name, name))
 
 
+def name_of(gpu: Gpu, label: str, hardware: SlurmHardware) -> str:
+    """The name of a GPU that the cluster calls so: one such as ``a100`` may mean others as well."""
+    name = hardware.gpu_types.get(label, label)
+    return name if known_gpu(name) == gpu else gpu.name
+
+
 @dataclass(frozen=True, slots=True)
 class PoolGpus:
     """GPUs of one type on every node of a pool; ``gpu`` is None where we do not know the type."""

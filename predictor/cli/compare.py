@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +65,7 @@ def compare(
     """
     jobs, skipped = chosen(model, gpu or GPUS, precision or PRECISIONS, fields)
     fitted = options.predictor(version, fields["source"])
-    lines = compared(fitted, jobs, partial(options.as_called, fitted, gpus=gpu or GPUS))
+    lines = compared(fitted, jobs)
     if form == "json":
         found = [line.as_dict() for line in lines]
         show_json({"model": lines[0].found.job.model, "lines": found, "left_out": skipped})
@@ -122,29 +121,22 @@ def with_units(
 
     from ..job.precision import parse_precision, tensor_peak
 
-    pairs, skipped = [], []
+    pairs, skipped = dict[tuple[str, str], tuple[str, str]](), []
     for name, precision in product(gpus, dict.fromkeys(precisions)):
         gpu, dtype = find_gpu(name), parse_precision(precision).matmul_dtype
         if tensor_peak(gpu, dtype) or dtype.value in gpu.peak_flops:
-            pairs.append((gpu.name, precision))
+            pairs.setdefault((gpu.name, precision), (name, precision))
         else:
             skipped.append(f"{precision} on {gpu.name}")
-    return list(dict.fromkeys(pairs)), list(dict.fromkeys(skipped))
+    return list(pairs.values()), list(dict.fromkeys(skipped))
 
 
-def compared(
-    model: Predictor,
-    jobs: Sequence[TrainingJob],
-    as_called: Callable[[Prediction], Prediction],
-) -> list[Line]:
-    """Every job predicted, with its speed-ups; FP32 is predicted even where nobody asked for it.
-
-    ``as_called`` adds what the words of its user leave open.
-    """
+def compared(model: Predictor, jobs: Sequence[TrainingJob]) -> list[Line]:
+    """Every job predicted, with its speed-ups; FP32 is predicted even where nobody asked for it."""
     from ..job.precision import Precision
 
     plain = [job.but(precision=Precision.FP32) for job in jobs]
-    found = [as_called(one) for one in model.predict_many([*jobs, *plain])]
+    found = model.predict_many([*jobs, *plain])
     asked, bases = found[: len(jobs)], found[len(jobs) :]
     slowest_s = max(p.step_s for p in asked)
     return [
@@ -228,8 +220,7 @@ def plan(
     cards = gpu or tuple(prices) or GPUS
     jobs, skipped = candidates(model, cards, precision or PRECISIONS, gpus, fields)
     fitted = options.predictor(version, fields["source"])
-    called = partial(options.as_called, fitted, gpus=cards)
-    plans = make_plans(fitted, jobs, terms, called, loader_rate=loader_rate)
+    plans = make_plans(fitted, jobs, terms, loader_rate=loader_rate)
     # Within a budget the fastest; within a deadline alone the cheapest.
     chosen = (plans.cheapest if budget is None else plans.fastest)(budget, within_s)
     skipped = [*skipped, *plans.skipped]

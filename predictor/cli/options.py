@@ -214,14 +214,6 @@ def predictor(version: str | None = None, source: str = "") -> Predictor:
     return loaded
 
 
-def as_called(model: Predictor, found: Prediction, gpus: Iterable[str]) -> Prediction:
-    """A prediction with what this command's options leave open, ``gpus`` in its user's words."""
-    from profiles.gpus import known_name
-
-    words = {known_name(word): word for word in gpus}
-    return model.as_called(found, words[found.job.gpu])
-
-
 def refit(measurements: Sequence[Measurement] | None = None) -> Fitted:
     """Fit on these measurements, by default those shipped; nothing is stored."""
     from ..estimate.fitting import fit

@@ -38,7 +38,7 @@ def predict(model: str, version: str | None, strict: bool, form: str, **fields: 
     terms, loader_rate = take_terms(fields), fields.pop("loader_rate")
     job = options.job_of(model, fields)
     fitted = options.predictor(version, job.source)
-    found = options.as_called(fitted, fitted.predict(job), [fields["gpu"]])
+    found = fitted.predict(job)
     if loader_rate is not None:
         found = input_bound(found, loader_rate)
     if form == "json":
@@ -64,7 +64,7 @@ def explain(model: str, version: str | None, form: str, **fields: Any) -> None:
     """
     job = options.job_of(model, fields)
     fitted = options.predictor(version, job.source)
-    found = options.as_called(fitted, fitted.predict(job), [fields["gpu"]])
+    found = fitted.predict(job)
     software = job.software
     if form == "json":
         settings = [

@@ -72,11 +72,7 @@ def predict_many(model: str, **job: Any) -> Predictions:
     predictor = _loaded()
     for one in asked:
         predictor.check_source(one.source)
-    found = [
-        predictor.as_called(one, fields["gpu"])
-        for one, fields in zip(predictor.predict_many(asked), each, strict=True)
-    ]
-    return Predictions(found, tuple(varied))
+    return Predictions(predictor.predict_many(asked), tuple(varied))
 
 
 def predict_phases(model: str, *phases: Mapping[str, Any], **job: Any) -> Prediction:

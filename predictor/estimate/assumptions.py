@@ -106,8 +106,9 @@ def assumptions_of(
         *_stages(job, entry),
         *_work(job, most_gpus),
     ]
-    found += _sharding(job, times_as_long)
     runs = as_it_runs(job)
+    found += _gpu(job, times_as_long)
+    found += _sharding(job, runs, entry, times_as_long)
     found += _sequence(runs, entry, times_as_long)
     found += _precision(runs, times_as_long)
     found += _packing(runs, times_as_long)
@@ -287,16 +288,32 @@ def _stages(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
     yield Assumption("pipeline_parallel", value, reason, 1.0, 1 + 1 / each)
 
 
+def _gpu(job: TrainingJob, times_as_long: Callable[[TrainingJob], float]) -> Iterator[Assumption]:
+    """Which of the cards that its name may mean."""
+    times = [1.0]
+    for other in job.other_gpus:
+        with suppress(GraphError, JobError):
+            times.append(times_as_long(as_it_runs(job.but(gpu=other))))
+    reason = f"not stated; it could be {' or '.join(job.other_gpus)}"
+    yield Assumption("gpu", job.gpu, reason, min(times), max(times))
+
+
 def _sharding(
-    job: TrainingJob, times_as_long: Callable[[TrainingJob], float]
+    job: TrainingJob,
+    runs: TrainingJob,
+    entry: ModelEntry,
+    times_as_long: Callable[[TrainingJob], float],
 ) -> Iterator[Assumption]:
     """Other ways to share the state, where one is needed or usual."""
-    runs = as_it_runs(job)
-    if runs.sharding is not None and runs.sharding != job.sharding:
+    ways: tuple[str, ...] = ()
+    if runs.sharding is None and runs.data_parallel > 1 and entry.group == "gpt":
+        ways, reason = ("fsdp",), "not stated; it could be fsdp"
+    elif runs.sharding is not None and runs.sharding != job.sharding:
         ways = ("hsdp", "zero2") if runs.sharding == "fsdp" else ("ddp",)
-        others = [t for way in ways for t in _times(runs.but(sharding=way), times_as_long)]
         reason = "not stated; NeMo's recipes share it" if job.framework == "nemo" else TOO_SMALL
-        yield Assumption("sharding", runs.sharding, reason, min(1.0, *others), max(1.0, *others))
+    if ways:
+        times = [1.0, *(t for way in ways for t in _times(runs.but(sharding=way), times_as_long))]
+        yield Assumption("sharding", runs.shards, reason, min(times), max(times))
 
 
 def _precision(

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
 from numpy.typing import NDArray
-
-from profiles.gpus import variants
 
 from ..errors import JobError
 from ..graphs.catalog import entry_of
@@ -29,7 +26,6 @@ from ..physics.parallel.placement import split_warnings
 from ..physics.step import INPUT, StepModel, StepTime, input_s
 from ..units import short
 from .assumptions import (
-    NEGLIGIBLE,
     Assumption,
     assumptions_of,
     centred,
@@ -47,7 +43,13 @@ SEEN_JOBS = 8192
 # Tiers whose runs at the site settle what a job does not say of its software and its input.
 SETTLED = (Tier.RUN, Tier.CONFIGURATION, Tier.COUNT)
 # What a prediction counts measured runs of.
-EVIDENCE = (("model",), ("model", "gpu"), ("model", "gpu", "precision"))
+EVIDENCE: tuple[tuple[str, ...], ...] = (
+    ("model",),
+    ("model", "gpu"),
+    ("model", "gpu", "precision"),
+)
+# What tells which card a site means by a name of several.
+CARD = ("source", "gpu")
 
 
 class Predictor:
@@ -60,7 +62,7 @@ class Predictor:
         codes = residual.known.table.codes
         self._runs = {
             keys: Counter(map(tuple, codes[:, [CATEGORIES.index(k) for k in keys]].tolist()))
-            for keys in EVIDENCE
+            for keys in (*EVIDENCE, CARD)
         }
         gpus = residual.known.table.numbers[:, NUMBERS.index("gpus")]
         self._most_gpus = round(math.exp(gpus.max())) if len(gpus) else 1
@@ -92,51 +94,9 @@ class Predictor:
             step,
             job=job,
             steps=steps_of(job),
-            warnings=_warnings(job, step.tier, step.step_s),
+            warnings=_warnings(job, step.tier, step.step_s / step.unstated),
             assumptions=ordered((*of_length(job), *step.assumptions)),
         )
-
-    def as_called(self, found: Prediction, gpu: str) -> Prediction:
-        """A prediction with what its user's words leave open: which of the cards called ``gpu``.
-
-        And how a decoder that need not be is sharded over several GPUs, where that is not stated.
-        """
-        job = found.job
-        if found.phases:
-            return summed(job, [self.as_called(one, gpu) for one in found.phases])
-        open_ = as_it_runs(job).sharding is None and job.data_parallel > 1
-        others = ("fsdp",) if open_ and entry_of(job.model).group == "gpt" else ()
-        taken = (
-            *self._taken(found, "gpu", job.gpu, variants(gpu)),
-            *self._taken(found, "sharding", job.shards, others),
-        )
-        if not taken:
-            return found
-        # no default says which card it is, as one does how the state is shared
-        cards = (one for one in taken if one.field == "gpu" and found.tier not in SETTLED)
-        centre = sum(one.centre for one in cards)
-        times = math.exp(centre)
-        return replace(
-            found,
-            step_s=found.step_s * times,
-            throughput=found.throughput / times,
-            correction=found.correction * times,
-            unstated=times,
-            assumptions=ordered((*found.assumptions, *taken)),
-            factors=partial(_wider, found.factors, taken, centre),
-        )
-
-    def _taken(
-        self, found: Prediction, name: str, value: str, others: Sequence[str]
-    ) -> Iterator[Assumption]:
-        """That a field has its ``value`` and none of ``others``, priced as each of them."""
-        times = [1.0]
-        for other in others:
-            with suppress(JobError):
-                times.append(self.predict(found.job.but(**{name: other})).step_s / found.step_s)
-        if max(times) / min(times) > NEGLIGIBLE:
-            reason = f"not stated; it could be {' or '.join(others)}"
-            yield Assumption(name, value, reason, min(times), max(times))
 
     def check_source(self, source: str) -> None:
         """Raise JobError for a source without runs that is no site under its own name."""
@@ -156,20 +116,24 @@ class Predictor:
         correction = max(math.exp(estimate.mean), least_s / physical.step_s)
         step_s = float(physical.step_s * correction)
         tier, deviation = estimate.tier, estimate.deviation
+        known = job.other_gpus and self._measured(row, CARD)
         assumed = assumptions_of(
-            job,
+            job.but(gpu=job.gpu) if known else job,
             partial(self._times_as_long, runs, physical),
             step_s=step_s,
             measured=tier in SETTLED,
             most_gpus=self._most_gpus,
         )
+        # no default says which card it is, as one does what else is not stated
+        centre = sum(one.centre for one in assumed if one.field == "gpu")
+        times = math.exp(centre)
         return Prediction(
             job=job,
-            step_s=step_s,
-            throughput=job.step_samples / step_s,
+            step_s=step_s * times,
+            throughput=job.step_samples / step_s / times,
             steps=steps_of(job),
             physical=physical,
-            correction=correction,
+            correction=correction * times,
             deviation=deviation,
             tier=tier,
             evidence=(tier.meaning, *self._evidence(row)),
@@ -178,22 +142,26 @@ class Predictor:
                 _wider,
                 partial(factor, self.intervals.scores[estimate.like], deviation),
                 tuple(one for one in assumed if not one.length),
-                0.0,
+                centre,
             ),
             assumptions=assumed,
+            unstated=times,
         )
 
     def _times_as_long(self, runs: TrainingJob, step: StepTime, other: TrainingJob) -> float:
-        if other.sharding != runs.sharding:  # its messages and its update are others
+        if (other.sharding, other.gpu) != (runs.sharding, runs.gpu):  # so are messages and update
             return self.steps.price(other).step_s / step.step_s
         return self.steps.price_instead(runs, step, other) / step.step_s
 
+    def _measured(self, row: Features, keys: tuple[str, ...]) -> int:
+        """How many measured runs share these with a job."""
+        values, columns = self.residual.vocabulary.values, map(CATEGORIES.index, keys)
+        return self._runs[keys][tuple(values[i].get(row.categories[i], -1) for i in columns)]
+
     def _evidence(self, row: Features) -> list[str]:
-        values = self.residual.vocabulary.values
-        code = [known.get(x, -1) for known, x in zip(values, row.categories, strict=True)]
         found = []
-        for keys, counts in self._runs.items():
-            count = counts[tuple(code[CATEGORIES.index(key)] for key in keys)]
+        for keys in EVIDENCE:
+            count = self._measured(row, keys)
             found.append(f"{count} measured runs of the same {', '.join(keys)}")
             if not count:
                 break
@@ -264,7 +232,7 @@ def _warnings(job: TrainingJob, tier: Tier, step_s: float) -> tuple[str, ...]:
     low = job.precision.activation_dtype.value
     if low in ("fp16", "bf16") and f"{low}_tensor" not in gpu.peak_flops:
         found.append(f"{gpu.product} has no {low} tensor cores: expect no gain over FP32")
-    if input_bound_s == step_s:
+    if math.isclose(input_bound_s, step_s):
         per_s = short(job.step_samples / job.data_parallel / step_s)
         found.append(f"a GPU waits for images: its workers decode about {per_s} a second")
     known, unfelt = known_options(), () if input_bound_s else INPUT

@@ -318,7 +318,6 @@ def _full(
 
     def ask(one: Measurement) -> MethodAnswer:
         found = fitted.predictor.predict(without_precision(one.job) if blind else one.job)
-        found = fitted.predictor.as_called(found, one.row["gpu"])
         interval = found.interval(0.95)
         return MethodAnswer(found.step_s, interval.low_s, interval.high_s, found.tier.value)
 

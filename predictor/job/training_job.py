@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 from profiles.errors import UnknownGpuError
-from profiles.gpus import Gpu, find_gpu
+from profiles.gpus import Gpu, find_gpu, variants
 
 from ..errors import JobError
 from .datasets import DataSet, dataset_named
@@ -48,8 +48,9 @@ class TrainingJob:
     ``pipeline_parallel`` GPUs; ``hsdp`` shards inside a node and replicates between nodes. The
     length is ``steps``, or ``epochs`` of ``dataset_size`` samples or of ``dataset``. ``options``
     and ``variant`` are mappings or ``k=v;k=v`` text, ``phases`` Phases or mappings. A ``trainer``
-    of ``trainers.yaml`` is named where the precision is its default and not stated. ``software``
-    is what framework, date and options come to, with the defaults of their era.
+    of ``trainers.yaml`` is named where the precision is its default and not stated. ``other_gpus``
+    are cards that the name given for ``gpu`` may mean as well, and ``software`` is what framework,
+    date and options come to, with the defaults of their era.
 
     Raises JobError, naming field, value and what is expected.
     """
@@ -85,6 +86,7 @@ class TrainingJob:
     variant: Pairs = ()
     phases: tuple[Phase, ...] = ()
     source: str = ""
+    other_gpus: tuple[str, ...] = ()
     data: DataSet | None = field(init=False, repr=False, compare=False)
     hardware: Gpu = field(init=False, repr=False, compare=False)
     software: Software = field(init=False, repr=False, compare=False)
@@ -119,6 +121,8 @@ class TrainingJob:
             gpu = find_gpu(self.gpu)
         except UnknownGpuError as error:
             raise JobError("gpu", self.gpu, error.expected) from None
+        if self.gpu != gpu.name:
+            set_(self, "other_gpus", variants(self.gpu))
         set_(self, "gpu", gpu.name)
         set_(self, "hardware", gpu)
         fabric_of(gpu, self.fabric and str(self.fabric))  # raises where it is not known
@@ -208,7 +212,7 @@ class TrainingJob:
 
     def but(self, **changes: Any) -> Self:
         """The same job with other fields."""
-        return replace(self, **changes)
+        return replace(self, **({"other_gpus": ()} if "gpu" in changes else {}) | changes)
 
     def accumulating_more(self) -> Iterator[Self]:
         """The job of a global batch in more and more micro-steps that take it whole."""
@@ -272,7 +276,7 @@ class TrainingJob:
 # Fields that count something, and those of them that may be unstated.
 _OPTIONAL = {f.name for f in fields(TrainingJob) if f.type == "int | None"}
 _COUNTS = tuple(f.name for f in fields(TrainingJob) if f.type in ("int", "int | None"))
-JOB_FIELDS = tuple(f.name for f in fields(TrainingJob) if f.init)
+JOB_FIELDS = tuple(f.name for f in fields(TrainingJob) if f.init and f.name != "other_gpus")
 
 
 def _sharding(options: Mapping[str, str]) -> str | None:

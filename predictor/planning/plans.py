@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -120,15 +120,13 @@ def make_plans(
     model: Predictor,
     jobs: Iterable[TrainingJob],
     terms: Terms,
-    as_called: Callable[[Prediction], Prediction],
     *,
     loader_rate: float | None = None,
 ) -> Plans:
     """What each job costs that fits its GPU and, where there are prices at all, has one.
 
-    A global batch that does not fit is split into more micro-steps. ``as_called`` adds what the
-    words of its user leave open. Raises JobError for jobs without a length, GraphError where the
-    model has no graph.
+    A global batch that does not fit is split into more micro-steps. Raises JobError for jobs
+    without a length, GraphError where the model has no graph.
     """
     possible: list[TrainingJob] = []
     skipped: list[str] = []
@@ -139,7 +137,7 @@ def make_plans(
             skipped.append(_too_large(job))
         else:
             possible.append(fitting)
-    found = [as_called(one) for one in model.predict_many(possible)]
+    found = model.predict_many(possible)
     if loader_rate is not None:
         found = [input_bound(one, loader_rate) for one in found]
     plans = [Plan(one, cost_of(one, terms)) for one in found]

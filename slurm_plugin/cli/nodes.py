@@ -17,7 +17,7 @@ from ClusterShell.RangeSet import RangeSet
 
 from predictor.job.precision import capabilities
 from profiles.errors import UnknownGpuError
-from profiles.gpus import Gpu, find_gpu, spelling
+from profiles.gpus import Gpu, find_gpu, spelling, variants
 
 from ..config import policy_at
 from ..errors import InstallError
@@ -125,6 +125,7 @@ def label(node: NvmlNode, names: Mapping[str, str]) -> Labels:
     if not node.gpus:
         raise InstallError(f"{node.name} has no GPU that NVML shows")
     whole, parts, features, minors = [], list[str](), dict[str, None](), dict[str, RangeSet]()
+    remarks = dict[str, None]()
     for seen in node.gpus:
         try:
             gpu = find_gpu(seen.product)
@@ -136,15 +137,17 @@ def label(node: NvmlNode, names: Mapping[str, str]) -> Labels:
         kind, (major, minor) = type_name(gpu), gpu.compute_capability
         able = (names[key] for key in capabilities(gpu) if key in names)
         features |= dict.fromkeys((kind, gpu.architecture, f"cc{major}{minor}", *able))
+        if variants(kind):
+            said = f"gpu_types: {{{kind}: {gpu.name}}}"
+            remarks[f"in the policy under hardware, for there are other {kind}: {said}"] = None
         parts += [f"{kind}_{profile}" for profile in seen.mig]
         if not seen.mig_mode:
             whole.append(kind)
             minors.setdefault(kind, RangeSet()).add(seen.minor)
-    remarks = []
     if any(gpu.mig_mode and not gpu.mig for gpu in node.gpus):
-        remarks.append("a GPU is in MIG mode without instances: Slurm can give nothing of it")
+        remarks["a GPU is in MIG mode without instances: Slurm can give nothing of it"] = None
     if parts:  # their device files are found by Slurm itself
-        remarks.append("MIG instances are parts of a GPU: no time is predicted for jobs on them")
+        remarks["MIG instances are parts of a GPU: no time is predicted for jobs on them"] = None
         gres_lines = [f"NodeName={node.name} AutoDetect=nvml"]
     else:
         files = {kind: str(at) if len(at) == 1 else f"[{at}]" for kind, at in minors.items()}

@@ -11,12 +11,13 @@ from math import inf
 from pathlib import Path
 
 from predictor.cli.console import CheckedPromise
+from profiles.gpus import variants
 from profiles.roots import HOME_VARIABLE
 
 from ..cluster import Cluster
 from ..config import SlurmPolicy
 from ..errors import InstallError, PolicyError, SlurmError, SourceError
-from ..nodes import gpu_of
+from ..nodes import gpu_of, name_of
 from ..order import order_field
 from ..order import warnings as order_warnings
 from ..protocol import HookAnswer, HookRequest, ask
@@ -126,7 +127,12 @@ def _gpus(policy: SlurmPolicy, site: SlurmSite) -> str:
     for node in SlurmSource(Commands.of(policy.slurm, site.conf)).nodes():
         for gres in node.gpus:
             gpu, name = gpu_of(node, gres, policy.hardware), gres.type or f"gpu of {node.name}"
-            (unknown if gpu is None else known)[f"{name} is {gpu.name}" if gpu else name] = None
+            if gpu is None:
+                unknown[name] = None
+                continue
+            others = variants(name_of(gpu, name, policy.hardware))
+            one_of = f", one of {len(others) + 1} (hardware.gpu_types may say)" if others else ""
+            known[f"{name} is {gpu.name}{one_of}"] = None
     if unknown:
         raise InstallError(f"{', '.join(unknown)}: say what they are in hardware.gpu_types")
     return ", ".join(known) or "there are none"

@@ -215,13 +215,20 @@ def test_a_gpu_type_that_nobody_stated_is_told_and_widens(home: Path, tmp_path: 
     train = "python train.py --model vit_base_patch16_224 -b 64 --amp --epochs 300"
     path.write_text(f"#!/bin/bash\n#SBATCH --gpus=1\n{train} --data-dir /datasets/imagenet\n")
     any_gpu = json.loads(command("estimate", str(path), "--format", "json").stdout)
-    one = json.loads(command("estimate", str(path), "--gpu", "a100", "--format", "json").stdout)
+    card, name = (
+        json.loads(command("estimate", str(path), "--gpu", gpu, "--format", "json").stdout)
+        for gpu in ("a100-sxm4-80gb", "a100")
+    )
     (told,) = [line for line in any_gpu["assumptions"] if line.startswith("gpu: ")]
     assert told.startswith("gpu: a100-sxm4-80gb is assumed (no GPU type is stated")
-    assert not [line for line in one["assumptions"] if line.startswith("gpu: ")]
-    wide, narrow = any_gpu["quantiles_s"], one["quantiles_s"]
+    assert not [line for line in card["assumptions"] if line.startswith("gpu: ")]
+    wide, narrow = any_gpu["quantiles_s"], card["quantiles_s"]
     assert wide["0.05"] < narrow["0.05"]
     assert wide["0.95"] > narrow["0.95"]
+    # a name of several cards is no less open here than where a job is predicted
+    (told,) = [line for line in name["assumptions"] if line.startswith("gpu: ")]
+    assert "it could be a100-sxm4-40gb or" in told
+    assert name["expected_s"] > card["expected_s"]
 
 
 def test_a_gpu_type_without_data_sheet_is_told(home: Path, script: Path) -> None:

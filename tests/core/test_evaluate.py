@@ -152,7 +152,6 @@ class TestMethods:
             if o.ape is not None:
                 run = runs[o.id]
                 prediction = fitted.predictor.predict(run.job)
-                prediction = fitted.predictor.as_called(prediction, run.row["gpu"])
                 assert o.predicted_s == pytest.approx(prediction.step_s)
                 assert o.tier == prediction.tier.value
 

@@ -53,8 +53,8 @@ def test_the_total_is_the_sum_of_jobs_of_their_own(fitted: Fitted) -> None:
 
 
 def test_a_name_of_several_cards_moves_each_phase_and_their_sum(fitted: Fitted) -> None:
-    alone = fitted.predictor.predict(job(*TWO))
-    found = fitted.predictor.as_called(alone, "a100")
+    asked = job(*TWO)
+    alone, found = map(fitted.predictor.predict, (asked.but(gpu=asked.gpu), asked.but(gpu="a100")))
     assert found.total_s == pytest.approx(sum(p.total_s or 0 for p in found.phases))
     assert 1 < min(p.unstated for p in found.phases) <= found.unstated
     assert found.correction == pytest.approx(alone.correction * found.unstated, rel=0.01)

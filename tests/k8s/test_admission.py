@@ -76,8 +76,8 @@ def test_a_job_gets_the_times_of_the_slowest_gpu_it_may_land_on(
     known: Decider, fitted: Fitted
 ) -> None:
     found = admitted(known, job()).annotations
-    slowest = predicted_on(fitted, "v100")
-    assert slowest.step_s > predicted_on(fitted, "a100").step_s
+    slowest = predicted_on(fitted, "v100-sxm2-16gb")
+    assert slowest.step_s > predicted_on(fitted, "a100-sxm4-80gb").step_s
     assert float(found[STEP]) == pytest.approx(slowest.step_s, rel=1e-4)
     assert seconds(found, DURATION) == pytest.approx(slowest.total_quantile_s(0.5), abs=1)
     assert seconds(found, P95) == pytest.approx(slowest.total_quantile_s(0.95), abs=1)
@@ -94,7 +94,7 @@ def test_the_deadline_covers_the_slowest_gpu_start_up_and_checkpoints(
     known: Decider, fitted: Fitted
 ) -> None:
     rule = known.config.deadline
-    high_s = predicted_on(fitted, "v100").total_quantile_s(rule.quantile)
+    high_s = predicted_on(fitted, "v100-sxm2-16gb").total_quantile_s(rule.quantile)
     filled = deadline(admitted(known, job()).object)
     assert 0 <= filled - (high_s * (1 + rule.checkpoint_share) + rule.startup_s) < rule.rounding_s
     assert filled % rule.rounding_s == 0
@@ -170,7 +170,7 @@ def test_the_deadline_covers_all_runs_of_a_job_that_takes_them_in_turn(
     known: Decider, fitted: Fitted, completions: int | None, parallelism: int, runs: int
 ) -> None:
     rule = known.config.deadline
-    high_s = predicted_on(fitted, "v100").total_quantile_s(rule.quantile)
+    high_s = predicted_on(fitted, "v100-sxm2-16gb").total_quantile_s(rule.quantile)
     found = admitted(known, one_after_another(completions, parallelism))
     wanted_s = runs * (high_s * (1 + rule.checkpoint_share) + rule.startup_s)
     assert 0 <= deadline(found.object) - wanted_s < rule.rounding_s

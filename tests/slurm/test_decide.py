@@ -378,6 +378,15 @@ def test_an_unknown_gpu_type_among_the_nodes_leaves_the_default(decider: Decide)
     assert mapped.decide(submit()).time_limit is not None
 
 
+def test_a_type_of_several_cards_is_one_of_them_once_the_policy_says_which(decider: Decide) -> None:
+    told = decider(cluster(), hardware={"gpu_types": {"a100": "a100-sxm4-80gb"}})
+    for decide, name in ((decider(cluster()), "a100"), (told, "a100-sxm4-80gb")):
+        answer = decide.decide(submit(tres_per_node="gres:gpu:a100:4"))
+        assert answer.time_limit == filled(seconds(decide, name, 0.95))
+    slower = [seconds(told, name, 0.5) for name in ("a100", "a100-sxm4-80gb")]
+    assert slower[0] > slower[1]
+
+
 def test_without_node_data_a_typed_job_is_still_filled(decider: Decide) -> None:
     decide = decider(None)
     typed = decide.decide(submit(tres_per_node="gres:gpu:a100:4"))

@@ -102,6 +102,9 @@ def test_eight_a100_are_one_line_each_for_slurm_conf_and_gres_conf() -> None:
     printed = text(gpu_nodes.read_node(nvml, "gpu01"))
     assert "NodeName=gpu01 Gres=gpu:a100:8 Feature=a100,ampere,cc80,tensorcore,bf16,tf32" in printed
     assert "NodeName=gpu01 Name=gpu Type=a100 File=/dev/nvidia[0-7]" in printed
+    told = [line for line in printed if "gpu_types: {a100: a100-sxm4-80gb}" in line]
+    assert len(told) == 1
+    assert told[0].startswith("# ")
     assert not nvml.running
 
 
@@ -193,6 +196,7 @@ def test_check_names_the_gpus_that_nobody_knows(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(SlurmSource, "nodes", lambda _: nodes)
         return checks._gpus(SlurmPolicy(), SlurmSite(conf=Path("slurm.conf"), text=""))
 
-    assert check("a100", "v100").startswith("a100 is a100-sxm4")
+    assert check("a100", "t4").startswith("a100 is a100-sxm4-80gb, one of 4 (hardware.gpu_types")
+    assert check("t4") == "t4 is t4-16gb"
     with pytest.raises(InstallError, match=r"^abacus: say what they are in hardware.gpu_types$"):
         check("a100", "abacus")

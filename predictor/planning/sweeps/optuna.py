@@ -123,8 +123,7 @@ class Budget:
         Raises optuna.TrialPruned where it would exceed what is left or does not fit the memory of
         its GPUs, JobError for an impossible job or one without a price where there is an amount.
         """
-        said = {**self._job, **fields}
-        found = self._predictor.as_called(self._predictor.predict(job_of(said)), said["gpu"])
+        found = self._predictor.predict(job_of({**self._job, **fields}))
         reason, fit = self._too_dear(found, trial.study), found.memory
         if not fit.ok:
             needed = f"{gibibytes(fit.need_bytes)} of {gibibytes(fit.have_bytes)} per GPU"

@@ -11,8 +11,6 @@ from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from profiles.gpus import known_name
-
 from ...errors import JobError, SweepError
 from ...estimate.core import Predictor
 from ...graphs.catalog import entry_of
@@ -244,9 +242,6 @@ def search_of(model: Predictor, space: Space, terms: Terms) -> Search:
     jobs = space.jobs()
     for source in {job.source for job in jobs}:
         model.check_source(source)
-    said = _values(space.vary.get("gpu", [space.job.get("gpu")]))
-    words = {known_name(word): word for word in said}
-    found = [model.as_called(one, words[one.job.gpu]) for one in model.predict_many(jobs)]
     configurations = (
         SweptConfiguration(
             plan=Plan(one, cost_of(one, terms)),
@@ -254,7 +249,7 @@ def search_of(model: Predictor, space: Space, terms: Terms) -> Search:
             high=cost_of(one, terms, high),
             trials=space.trials if one.memory.ok else 0,
         )
-        for one in found
+        for one in model.predict_many(jobs)
     )
     return Search(configurations=tuple(configurations), share=space.share, parallel=space.parallel)
 
