@@ -48,7 +48,8 @@ def kept_up(serve: Callable[[], None], crashed: Callable[[str], None]) -> None:
 
 @click.command()
 @config_option
-def daemon(config: Path | None) -> None:
+@click.option("--check-config", is_flag=True, help="Read policy and rules, say so, and end.")
+def daemon(config: Path | None, check_config: bool) -> None:
     """Answer the submit hook, in the foreground.
 
     SIGHUP reads policy, rules and predictor anew, SIGTERM ends. The log goes to stderr.
@@ -56,12 +57,16 @@ def daemon(config: Path | None) -> None:
     one_thread_for_algebra()
     from predictor.service.logs import logging_to
 
-    from ..config import DEFAULT_PATH, policy_at
+    from ..config import DEFAULT_PATH, policy_at, rules_of
     from ..daemon import PACKAGES
     from ..daemon.decider_child import load_policy
     from ..daemon.service import SlurmDaemon
 
     policy = policy_at(config)
+    if check_config:
+        rules_of(policy)
+        click.echo(f"{config or DEFAULT_PATH}: the policy can be used")
+        return
     if config is None and not DEFAULT_PATH.exists():
         warn(f"{DEFAULT_PATH} is not there: all defaults hold")
 
