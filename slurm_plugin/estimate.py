@@ -44,7 +44,7 @@ def make(predictor: Predictors, fields: Fields) -> Made:
     except PrecisionTimeError as error:
         return fields, job, str(error), None
     try:
-        return fields, job, found, fits(job, margin=0.0)
+        return fields, job, found, fits(found.job, margin=0.0)
     except PrecisionTimeError:
         return fields, job, found, None
 

@@ -33,6 +33,7 @@ from .assumptions import (
     ordered,
     widened,
 )
+from .fits import on_a_card_that_holds_it
 from .intervals import Intervals, factor
 from .prediction import NO_DATA, Prediction, summed
 from .residual.features import CATEGORIES, NUMBERS, Features, features
@@ -75,6 +76,7 @@ class Predictor:
 
     def predict_many(self, jobs: Sequence[TrainingJob]) -> list[Prediction]:
         """Predict many jobs in one pass; a job in phases is their sum."""
+        jobs = [on_a_card_that_holds_it(job) for job in jobs]
         parts = [parts_of(job) for job in jobs]
         plain = [one for job, of in zip(jobs, parts, strict=True) for one in of or (job,)]
         prices = [self.steps.price(as_it_runs(job)) for job in plain]
@@ -88,6 +90,7 @@ class Predictor:
 
     def _lasting(self, job: TrainingJob) -> Prediction:
         """Of jobs that differ in their length alone one is priced."""
+        job = on_a_card_that_holds_it(job)
         if (step := self._steps(of_any_length(job))).job == job:
             return step
         return replace(

@@ -90,6 +90,19 @@ def fits(job: TrainingJob, margin: float = MARGIN, *, have_bytes: float | None =
     return Fit(job, ok, memory.allocated_bytes, have, memory, margin)
 
 
+def on_a_card_that_holds_it(job: TrainingJob) -> TrainingJob:
+    """The job on one that holds it of the cards, alike but for their memory, its GPU may mean."""
+    if not job.other_gpus or fits(job).ok:
+        return job
+    cards, kind = {job.gpu, *job.other_gpus}, job.gpu.rpartition("-")[0]
+    alike = (
+        job.but(gpu=one, other_gpus=tuple(sorted(cards - {one})))
+        for one in job.other_gpus
+        if one.rpartition("-")[0] == kind
+    )
+    return next((one for one in alike if fits(one).ok), job)
+
+
 def largest_batch(job: TrainingJob) -> int:
     """The largest micro-batch per GPU that fits, 0 where not even one sample does."""
     limit = (job.hardware.memory_bytes - memory_of(job).framework_bytes) * (1 - MARGIN)

@@ -176,6 +176,16 @@ def test_a_name_of_several_cards_is_their_mean_and_the_ends_stay(fitted: Fitted)
     assert quantiles == sorted(quantiles)
 
 
+def test_a_name_of_several_cards_means_one_that_holds_the_job(fitted: Fitted) -> None:
+    for batch, card in ((64, "v100-sxm2-16gb"), (320, "v100-sxm2-32gb"), (4096, "v100-sxm2-16gb")):
+        for length in ({}, {"steps": 100}):
+            found = fitted.predictor.predict(
+                job("resnet50", gpu="v100", batch_size=batch, **length)
+            )
+            assert found.job.gpu == card
+            assert {found.job.gpu, *found.job.other_gpus} >= {"v100-sxm2-16gb", "v100-pcie-16gb"}
+
+
 def test_a_range_of_nothing_is_not_told_in_numbers() -> None:
     told = [str(Assumption("sharding", "fsdp", "why", 0.999, high)) for high in (1.001, 1.5)]
     assert told[0] == "sharding: fsdp is assumed (why); otherwise about as long"
