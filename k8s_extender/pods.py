@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from predictor.identify.files import Files
+from predictor.identify.files import Files, settings_of
 from predictor.identify.launch import Launch, launch_of, shell_text
 from predictor.identify.shell import UNKNOWN, Command, read_script
 from predictor.site.similar.request import script_signature
@@ -321,7 +321,8 @@ def _filled(word: str, known: Mapping[str, str], hidden: set[str]) -> str:
     def value(match: re.Match[str]) -> str:
         if match[1] is None:
             return "$"
-        return UNKNOWN if match[1] in hidden else known.get(match[1], match[0])
+        unset = UNKNOWN if match[1].isupper() else match[0]  # what makes the pods may set it
+        return UNKNOWN if match[1] in hidden else known.get(match[1], unset)
 
     return _REFERENCE.sub(value, word)
 
@@ -331,6 +332,8 @@ PODS = f"{PREFIX}pods"
 # Nodes of torch.distributed: the operator of Kubeflow sets the first, users the second.
 NODE_VARIABLES = ("PET_NNODES", "NNODES")
 PROCESS_VARIABLE = "WORLD_SIZE"
+TF_CONFIG = "TF_CONFIG"
+TF_ROLES = ("cluster.chief", "cluster.master", "cluster.worker")
 PROCESSES_A_POD = ("PET_NPROC_PER_NODE", "NPROC_PER_NODE")
 NODE_FLAGS = ("--nnodes", "--num-machines", "--num-nodes")
 PROCESS_FLAG = "--num-processes"
@@ -367,6 +370,8 @@ def pods_told(
     told = {**labels, **annotations}
     found = [count(annotations, PODS)]
     if not together:
+        roles = settings_of(".json", ran.environment.get(TF_CONFIG, "")) or {}
+        found += [sum(roles[role].count(";") + 1 for role in TF_ROLES if role in roles)]
         found += [_launched(ran, labels, asked), *(count(told, name) for name in GROUP_SIZES)]
     return next((pods for pods in found if pods and pods <= MAX_PODS), None)
 

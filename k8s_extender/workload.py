@@ -12,12 +12,12 @@ from typing import Any, get_args
 
 import orjson
 
-from predictor.identify.files import Files
+from predictor.identify.files import Files, settings_of
 from predictor.identify.grammar import spoken
 from predictor.identify.identify import dated, identify, parse_script
 from predictor.identify.launch import Launch, as_flags, serves
 from predictor.identify.rules import RuleContext, Rules
-from predictor.identify.shell import UNKNOWN
+from predictor.identify.shell import JOINS, UNKNOWN
 from predictor.identify.stated import Problem, Stated
 
 from . import pods
@@ -36,8 +36,7 @@ class PodJob:
     ``node_selector``, ``node_affinity`` (the required terms
     of the API, plain JSON) and ``tolerations`` tell which nodes it may land on. ``gpu_fraction``
     is the part of each GPU that a scheduler of shared GPUs gives it. ``claimed`` GPUs are those of
-    resource claims, whose number a pod does not tell. ``by_variables``: plain variables of its
-    container are read as settings, which its program may not heed: no deadline rests on them.
+    resource claims, whose number a pod does not tell. ``unproven`` is why no deadline rests on it.
     """
 
     stated: Stated
@@ -55,7 +54,7 @@ class PodJob:
     scheduling_policy: str | None = None
     gpu_fraction: float = 1.0
     claimed: bool = False
-    by_variables: bool = False
+    unproven: str = ""
 
     @property
     def gpus(self) -> int:
@@ -70,6 +69,7 @@ class PodJob:
         )
 
 
+VARIABLES = "variables of its container are read as settings: say them by flags or annotations"
 DEADLINE = f"{PREFIX}deadline"
 HARD = f"{PREFIX}deadline-hard"
 WISHES = ("deadline", "deadline-hard", "fill-deadline", "gpu-memory", "placement", "policy", "pods")
@@ -132,13 +132,14 @@ def template_job(
     if containers and serves((image := text(containers[0], "image"),)):
         ran = replace(ran, words=("docker", "run", image, *ran.words), script="")
     if found.script:
-        ran = pods.StartedCommand((), found.script, ran.environment)
+        runtime = settings_of(".yaml", text(obj, "spec", "runtimeEnvYAML")) or {}
+        there = {n[9:]: v for n, v in runtime.items() if n.startswith("env_vars.")}
+        ran = pods.StartedCommand((), found.script, {**ran.environment, **there})
     labelled = {**texts(obj, "metadata", "labels"), **labels}
     own = _stated(obj, labelled, annotations, ran, rules, files)
     own = dated(own, (text(c, "image") for c in containers[:1]))
     stated = _over_variables(own, ran)
-    if found.settled:  # the object starts the processes
-        stated = replace(stated, alone=False)
+    unproven = "" if stated is own else VARIABLES
     wish_s, memory, policy, problems = _wishes(annotations)
     deadlines = (found.deadline_s, count(spec, "activeDeadlineSeconds"), wish_s)
     if all_gpus := stated.values.get("gpus"):
@@ -147,19 +148,24 @@ def template_job(
         number = pods.pods_told(ran, labels, annotations, asked, together=found.settled)
         if number is None and kind == pods.VOLCANO and pods.trains_alone(ran):
             number = 1
+    # In pods as large as those of the main set.
+    all_pods = max(1, number or -(-sum(gpus for gpus, *_ in parts) // asked.gpus))
+    joined = all_pods > 1 and any(n.startswith((*JOINS, pods.TF_CONFIG)) for n in ran.environment)
+    if (found.settled or joined) and all_pods * asked.gpus > 1:
+        if stated.alone or not any(one.led or one.joins for one in pods.launches_of(ran)):
+            unproven = unproven or "that its processes train together is assumed"
+        stated = replace(stated, alone=False)  # what makes the pods starts them
     # What the API server may let the pods bear when they are made; a pod has it already.
     lent = [] if kind == "Pod" else [{"key": asked.resource, "operator": "Exists"}]
-    # In pods as large as those of the main set.
-    each = -(-sum(gpus for gpus, *_ in parts) // asked.gpus)
     required = at(
         spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"
     )
     here = (replace(p, text=p.text.replace("--comment", "annotations")) for p in stated.problems)
     return PodJob(
-        stated=replace(stated, problems=(*here, *problems)),
+        stated=replace(stated, problems=tuple(dict.fromkeys((*here, *problems)))),
         gpus_per_pod=asked.gpus,
         script=script,
-        pods=max(1, each if number is None else number),
+        pods=all_pods,
         deadline_s=min((float(s) for s in deadlines if s and 0 < s <= MOST), default=None),
         wish_s=wish_s,
         hard=annotations.get(HARD, "").lower() == "true",
@@ -171,7 +177,7 @@ def template_job(
         scheduling_policy=policy,
         gpu_fraction=asked.fraction,
         claimed=asked.claimed,
-        by_variables=stated is not own,
+        unproven=unproven,
     )
 
 
@@ -206,13 +212,14 @@ def _stated(
         command=" ".join(ran.words).lstrip(f"{UNKNOWN} "),
         script=ran.script,
     )
+    behind = ran.words.index(ran.script) + 1 if ran.script and ran.words else 0
     return identify(
         environment=ran.environment,
         annotations={
             k: v for k, v in annotations.items() if k.removeprefix(PREFIX) not in (k, *WISHES)
         },
         script=ran.script,
-        argv=() if ran.script else ran.words,
+        argv=ran.words[behind:],
         rules=rules,
         context=context,
         files=files,

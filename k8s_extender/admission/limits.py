@@ -91,8 +91,8 @@ def forecast(
     unknown = next((e.reason for e in pool if e.prediction is None), "")
     thin = too_thin(predictions, evidence(config))
     doubt = f"the command puts the {d} in doubt" if (d := job.stated.doubtful) else ""
-    if job.by_variables and not job.annotated:
-        doubt = "variables of its container are read as settings: say them by flags or annotations"
+    if job.unproven and not job.annotated:
+        doubt = job.unproven
     if all(prediction.steps is not None for prediction in predictions):
         rule = LimitRule(  # so many runs, each with its start-up and checkpoints
             quantile=deadline.quantile,

@@ -191,7 +191,7 @@ def _read_flags(reading: _Reading, own: int) -> None:
             reading.said_by.clear()
         flag = flag_of(name if names[name] == name else f"--{names[name]}")
         key = reading.family.values.get(flag)
-        behind = next((word for word in following[:1] if word[:2] != "--"), None)
+        behind = next((w for w in following[:1] if not re.match("-[-a-zA-Z]", w)), None)
         text = behind if value is None else value
         a_file = flag in flags().config_flags and is_config(text or "")
         if key in ("file", "agreed") or (a_file and key != "config"):
@@ -206,6 +206,8 @@ def _read_flags(reading: _Reading, own: int) -> None:
         elif key is not None:
             if text is not None:
                 _take(reading, key, name, text, following)
+            elif key == "mixed_precision":  # alone it says that there is some
+                reading.draft.signal("amp", "on")
         elif pair := reading.family.switches.get(flag):
             word = switched(value, following)
             if word is not None:
@@ -297,7 +299,9 @@ def _take(reading: _Reading, key: str, name: str, text: str, following: Sequence
             for pair in pairs_of(said_so):
                 _switch(reading, pair, "on")
             return
-    if key == "fsdp_options":
+    if key == "finetuning":
+        reading.unclear[name] = None
+    elif key == "fsdp_options":
         draft.say("fsdp", text)  # which is no word of it, and told
     if key in _TITAN:
         draft.say("model", "-".join(reading.special.get(part, "") for part in _TITAN))

@@ -195,7 +195,7 @@ class Launch:
         told = {flag_of(n): next(iter(f), "on") if v is None else v for n, v, f in said(self.after)}
         given = {flag_of(word.partition("=")[0]) for word in self.after if word.startswith("-")}
         asked = {told[flag].lower() for flag in {"--train", "--do-train"} & given & told.keys()}
-        judges = bool(given & table.other_work_flags) and not asked - OFF
+        judges = given & table.other_work_flags and not (asked - OFF or self.program[:4] == "trl ")
         plays = any(part in flag_of(n) for n, _, _ in said(self.after) for part in table.playing)
         lengths = {table.generic.values.get(flag): word for flag, word in told.items()}
         ended = lengths.get("epochs") == "0" and "steps" not in lengths
@@ -218,10 +218,14 @@ class Launch:
         return {flag_of(n): next(iter(f), "") if v is None else v for n, v, f in said(self.before)}
 
     @property
+    def led(self) -> frozenset[str]:
+        """What of the words before it starts a process for each GPU."""
+        return flags().spreading.intersection(base_name(w).removesuffix(".py") for w in self.before)
+
+    @property
     def copied(self) -> str:
         """What starts copies of it that know nothing of each other; empty for nothing."""
-        led = flags().spreading.intersection(base_name(w).removesuffix(".py") for w in self.before)
-        return "" if led - flags().copying else min(led, default="")
+        return "" if self.led - flags().copying else min(self.led, default="")
 
     @property
     def joins(self) -> bool:
@@ -240,15 +244,14 @@ class Launch:
         A program that is named for a single device uses one.
         """
         table = flags()
-        by_words = {base_name(word).removesuffix(".py") for word in self.before}
         told = {flag_of(n): next(iter(f), "") if v is None else v for n, v, f in said(self.after)}
         by_flags = told.keys() & table.spreading_flags
         if table.patterns["one_device"].match(told.get("--device", "")):
             by_flags -= {"--device"}
         named = _name_words(self.program)  # lora_finetune_single_device
         single = "single" in named and bool(named & {"device", "gpu"})
-        spreads = self.program in table.programs or family_of(self).spreads
-        return single or not (spreads or by_flags or by_words & {*table.spreading, UNKNOWN})
+        spreads = self.led or self.program in table.programs or family_of(self).spreads
+        return single or not (spreads or by_flags or UNKNOWN in map(base_name, self.before))
 
 
 @lru_cache(maxsize=256)
@@ -320,10 +323,11 @@ def shell_text(words: Sequence[str]) -> str | None:
     if not words or not _launches(words[0]):
         return None
     for index, word in enumerate(words[:-2]):
-        if base_name(word) in _SHELLS and words[index + 1].startswith("-"):
-            for place in (index + 1, index + 2):
-                if words[place][:1] == "-" and words[place][-1] == "c" and place + 1 < len(words):
-                    return words[place + 1]
+        for place in range(index + 1, len(words) if base_name(word) in _SHELLS else 0):
+            if re.fullmatch("-[a-zA-Z]*c", words[place]):
+                return next((w for w in words[place + 1 : place + 3] if w != "--"), None)
+            if words[place][:1] not in ("-", "+") and words[place - 1][-1:] != "o":
+                break  # no option, nor what one sets: -euo pipefail
     return None
 
 

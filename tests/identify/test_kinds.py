@@ -44,10 +44,57 @@ class Written:
         ("--stage dpo", {"objective": "preference"}),
         ("--stage sft", {}),
         ("--apply_adapter --adapter_type houlsby", {"lora": "on"}),
+        ("--train_method lora", {"lora": "on"}),
+        ("--finetuning-method=qlora", {"lora": "on", "quantized_base": "4bit"}),
+        ("--tuning_type full", {}),
     ],
 )
 def test_what_is_trained_is_read(words: str, options: dict[str, str]) -> None:
     assert dict(read(f"python {TRAIN} {words}").values.get("options", ())) == options
+
+
+def test_a_way_of_tuning_that_is_not_known_is_told() -> None:
+    assert read(f"python {TRAIN} --train_method xattn").unclear == ("--train_method",)
+    assert not read(f"python {TRAIN} --train_method full_parameter").unclear
+
+
+@pytest.mark.parametrize(
+    ("words", "precision"),
+    [
+        ("--mixed-precision --epochs 3", "mixed_fp16_fp32"),
+        ("--mixed_precision -j 8", "mixed_fp16_fp32"),
+        ("--epochs 3 --mixed_precision", "mixed_fp16_fp32"),
+        ("--mixed_precision --bf16", "mixed_bf16_fp32"),
+        ("--mixed_precision bf16", "mixed_bf16_fp32"),
+        ("--mixed_precision=false", None),
+    ],
+)
+def test_mixed_precision_may_stand_alone(words: str, precision: str | None) -> None:
+    stated = read(f"python train.py --model vit-base-16 --batch-size 64 {words}")
+    assert stated.values.get("precision") == precision
+    assert not stated.problems
+
+
+@pytest.mark.parametrize(
+    "shell",
+    [
+        "bash -c",
+        "bash -lc",
+        "sh -c --",
+        "bash -euo pipefail -c",
+        "bash --norc -c",
+        "bash -e -u -x -c",
+    ],
+)
+def test_the_text_of_a_shell_stands_behind_all_its_options(shell: str) -> None:
+    assert read(f"{shell} 'python {TRAIN}'").model == "vit-base-16"
+    assert read(f"bash run.sh -c 'python {TRAIN}'").model is None
+
+
+def test_what_only_trains_may_evaluate_beside() -> None:
+    words = "--model_name_or_path gpt2 --num_train_epochs 3 --do_eval"
+    assert read(f"trl sft {words}").model == "gpt2-124m"
+    assert read(f"python run_clm.py {words}").model is None
 
 
 @pytest.mark.parametrize(
@@ -58,6 +105,7 @@ def test_what_is_trained_is_read(words: str, options: dict[str, str]) -> None:
         (f"srun python {TRAIN}", False),
         (f"torchrun --nproc_per_node 4 {TRAIN}", False),
         (f"python -m torch.distributed.launch {TRAIN}", False),
+        (f"python -m torchelastic.distributed.launch --nproc_per_node=4 {TRAIN}", False),
         (f"accelerate launch {TRAIN}", False),
         (f"python {TRAIN} --gpus 4", False),
         (f"python {TRAIN} --multi-gpu", False),

@@ -387,6 +387,32 @@ def test_no_deadline_rests_on_plain_variables(fitted: Fitted) -> None:
     assert "variables of its container are read as settings" in found.said
 
 
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [("torchrun", "deadline set"), ("python", "that its processes train together is assumed")],
+)
+def test_a_deadline_of_several_pods_rests_on_a_launcher(
+    fitted: Fitted, start: str, said: str
+) -> None:
+    known = knowledge(
+        fitted,
+        deadline={"mode": "always"},
+        evidence={"max_interval_ratio": 100, "refused_tiers": []},
+    )
+    template = job({})["spec"]["template"]
+    words = (
+        f"{start} train.py --model resnet50 --batch-size 64 --fp32 --dataset imagenet-1k --epochs 9"
+    )
+    template["spec"]["containers"][0]["command"] = words.split()
+    replicas = {"Worker": {"replicas": 4, "template": template}}
+    metadata = {"name": "train", "namespace": "default"}
+    obj = {"kind": "PyTorchJob", "metadata": metadata, "spec": {"pytorchReplicaSpecs": replicas}}
+    found = admitted(known, obj)
+    assert said in found.said
+    assert "gpus=4" in found.annotations[f"{OURS}predicted-basis"]
+    assert ("runPolicy" in found.object["spec"]) == (start == "torchrun")
+
+
 def test_without_nodes_only_a_stated_gpu_is_predicted_and_no_deadline_set(fitted: Fitted) -> None:
     nowhere = knowledge(fitted, {})
     found = admitted(nowhere, job(STATED | {f"{OURS}gpu": "a100"}))

@@ -366,6 +366,85 @@ def test_a_tf_job_is_its_replicas_with_gpus() -> None:
     assert (found.gpus_per_pod, found.pods, found.deadline_s) == (8, 3, 86400)
 
 
+def workers(kind: str, place: str, replicas: int, gpus: int, command: list[str]) -> Any:
+    spec = pod(container(gpus, command=command))["spec"]
+    return {
+        "kind": kind,
+        "spec": {place: {"Worker": {"replicas": replicas, "template": {"spec": spec}}}},
+    }
+
+
+TRAIN = ["train.py", "--model", "resnet50", "--batch-size", "64", "--epochs", "3"]
+
+
+@pytest.mark.parametrize(
+    ("command", "replicas", "gpus", "proven"),
+    [
+        (["python", *TRAIN], 1, 1, True),
+        (["python", *TRAIN], 4, 1, False),
+        (["python", *TRAIN], 1, 4, False),
+        (["torchrun", *TRAIN], 4, 8, True),
+    ],
+)
+def test_a_plain_program_of_several_gpus_may_not_train_together(
+    command: list[str], replicas: int, gpus: int, proven: bool
+) -> None:
+    for kind, place in (("PyTorchJob", "pytorchReplicaSpecs"), ("TFJob", "tfReplicaSpecs")):
+        found = made(kind, workers(kind, place, replicas, gpus, command))
+        fields = found.stated.job_fields(gpu="a100", precision="fp32", gpus=found.gpus)
+        assert (fields["gpus"], not found.unproven) == (replicas * gpus, proven)
+
+
+def test_a_pod_of_a_tf_job_knows_the_others() -> None:
+    address = ["a.ns.svc:2222"]
+    cluster = {"worker": address * 3, "chief": address, "ps": address * 2}
+    told = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 0}})
+    command = ["python", *TRAIN]
+    found = job(pod(container(2, command=command, env=[{"name": "TF_CONFIG", "value": told}])))
+    fields = found.stated.job_fields(gpu="a100", precision="fp32", gpus=found.gpus)
+    assert (found.pods, fields["gpus"]) == (4, 8)
+    assert found.unproven
+    for odd in ("", "[]", "{", '{"cluster": [1]}', '{"cluster": {"worker": {}}}'):
+        env = [{"name": "TF_CONFIG", "value": odd}]
+        assert job(pod(container(2, command=command, env=env))).pods == 1
+
+
+@pytest.mark.parametrize("shell", [["bash", "-c"], ["bash", "-euo", "pipefail", "-c", "--"]])
+def test_arguments_stand_behind_the_text_of_a_shell(shell: list[str]) -> None:
+    command = [*shell, 'cd /code; python train.py "$@"', "name"]
+    found = job(pod(container(command=command, args=TRAIN[1:]))).stated
+    assert found.values == {"model": "resnet50", "batch_size": 64, "epochs": 3}
+
+
+def test_variables_that_controllers_set_are_no_commands() -> None:
+    script = "torchrun --node_rank $(JOB_COMPLETION_INDEX) --nnodes $(NODES) " + " ".join(TRAIN)
+    found = job(pod(container(command=["bash", "-c", script])))
+    assert (found.stated.model, found.stated.unclear, found.pods) == ("resnet50", (), 1)
+    given = {"name": "NODES", "value": "4"}
+    assert job(pod(container(command=["bash", "-c", script], env=[given]))).pods == 4
+    words = ["python", *TRAIN, "--train-data", "$(pwd)"]
+    assert job(pod(container(command=words))).stated.model == "resnet50"
+
+
+def test_a_ray_job_has_the_variables_of_its_runtime() -> None:
+    raw = manifest("rayjob")
+    raw["spec"]["entrypoint"] = "python train.py --batch-size 8 --epochs $EPOCHS"
+    raw["spec"]["runtimeEnvYAML"] = "pip: [torch]\nenv_vars: {MODEL_ID: gpt2, EPOCHS: '3'}\n"
+    found = made("RayJob", raw)
+    assert (found.stated.model, found.stated.values["epochs"]) == ("gpt2-124m", 3)
+    assert found.unproven
+    for odd in ("- 1", "a: [", "env_vars: 3", "{env_vars: {A: {B: c}}}"):
+        raw["spec"]["runtimeEnvYAML"] = odd
+        assert made("RayJob", raw).stated.model is None
+
+
+def test_a_problem_that_flags_and_variables_have_is_told_once() -> None:
+    env = [{"name": "BATCH", "value": "64"}]
+    words = ["torchrun", "train.py", "--model", "gpt2", "--epochs", "3", "--batch", "64"]
+    problems = job(pod(container(4, command=words, env=env))).stated.problems
+    assert len(problems) == len(set(problems)) == 1
+
+
 def test_plain_variables_are_settings_that_flags_override() -> None:
     told = {"BATCH_SIZE": "32", "NUM_EPOCHS": "5", "DATA_PATH": "/data", "LOG_LEVEL": "info"}
     env = [{"name": name, "value": text} for name, text in told.items()]
@@ -396,7 +475,7 @@ def test_plain_variables_tell_a_script_or_an_image_that_trains(
     values = found.stated.values
     known = (values.get("model"), values.get("epochs"), values.get("grad_accum"))
     assert known == (("gemma-2b", 3, 2) if read else (None, None, None))
-    assert found.by_variables == read
+    assert bool(found.unproven) == read
     serving = job(pod(container(image="vllm/vllm-openai:latest", env=env)))
     assert not serving.stated.values
     alone = job(pod(container(env=env[:1], **words)))  # what serves has a model too
