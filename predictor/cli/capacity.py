@@ -68,7 +68,6 @@ _form_options = together(
         help="What GPUs really did: a Prometheus with the DCGM exporter, or sacct -X -P -o "
         "JobID,AdminComment with jobstats.",
     ),
-    click.option("--facts-only", is_flag=True, help="Predict nothing: facts and forecast alone."),
 )
 
 
@@ -94,7 +93,6 @@ def report(
     send: bool,
     site_key: Path | None,
     measured: str | None,
-    facts_only: bool,
     **asked: Any,
 ) -> None:
     """Report on a period: hours, waits, limits, opportunities, backlog and forecast.
@@ -112,8 +110,6 @@ def report(
             f"invalid output={str(output)!r}; expected a file that ends in .html or .md"
         )
     want = CapacityRequest(**asked)
-    if want.plan is not None and facts_only:
-        raise TraceError("--facts-only predicts nothing, and a change needs predictions")
     with opened(want) as source, progress("report") as bar:
         wanted = Wanted(
             pools=want.pools,
@@ -122,8 +118,7 @@ def report(
             most_configurations=want.configurations,
             measured=[] if measured is None else read_measured(measured, want.period),
         )
-        model = None if facts_only else predictor(want.version)
-        found = make_report(source, want.period, model, wanted, bar)
+        found = make_report(source, want.period, predictor(want.version), wanted, bar)
     if site_key is not None:
         found = anonymised(found, site_key)
     try:

@@ -29,18 +29,12 @@ def catalog() -> None:
 
 @catalog.command("list")
 @click.argument("name", required=False)
-@click.option("--group", help="Only models of this group, such as cnn or transformer.")
 @format_option
-def list_(name: str | None, group: str | None, form: str) -> None:
+def list_(name: str | None, form: str) -> None:
     """List the models, or those that NAME means or is a part of (`catalog list qwen`)."""
-    from ..errors import JobError
     from ..graphs.catalog import entries, like, traced_entries
 
-    known = (*entries(), *traced_entries())
-    groups = sorted({e.group for e in known})
-    if group is not None and group not in groups:
-        raise JobError("group", group, f"expected one of {', '.join(groups)}")
-    found = [e for e in (known if name is None else like(name)) if group in (None, e.group)]
+    found = (*entries(), *traced_entries()) if name is None else like(name)
     if form == "json":
         show_json([_brief(e) for e in found])
         return

@@ -61,7 +61,6 @@ def test_the_report_of_a_file_as_json(jobs: Path, tmp_path: Path, fitted: Fitted
 def test_every_form_is_written(jobs: Path, tmp_path: Path) -> None:
     found = run(
         "report",
-        "--facts-only",
         "--from",
         str(jobs),
         *PERIOD,
@@ -86,7 +85,7 @@ def test_users_get_pages_of_their_own_and_mails(tmp_path: Path) -> None:
     rows = [job(), job(job_id="2", user="bob", state="failed"), job(job_id="3", user="e/../v")]
     frame([*rows, job(job_id="4", user="")]).sink_parquet(path)
     pages = tmp_path / "pages"
-    found = run("report", "--facts-only", "--from", str(path), *PERIOD, "--user-pages", str(pages))
+    found = run("report", "--from", str(path), *PERIOD, "--user-pages", str(pages))
     assert found.exit_code == 0, found.output
     names = {each.name for each in pages.iterdir()}
     assert names == {"ada.html", "ada.eml", "bob.html", "bob.eml", "e_.._v.html"}
@@ -98,13 +97,13 @@ def test_users_get_pages_of_their_own_and_mails(tmp_path: Path) -> None:
 
 
 def test_the_capacity_is_not_told_where_a_type_is_not_stated(jobs: Path) -> None:
-    found = run("report", "--facts-only", "--from", str(jobs), *PERIOD, "--format", "json")
+    found = run("report", "--from", str(jobs), *PERIOD, "--format", "json")
     assert json.loads(found.stdout)["idle"] is None
     assert "v100-sxm2-16gb" in json.loads(found.stdout)["notes"][0]
 
 
 def test_gpus_that_jobs_contradict_are_told(jobs: Path) -> None:
-    words = ("report", "--facts-only", "--from", str(jobs), *PERIOD, "--format", "json", "--gpus")
+    words = ("report", "--from", str(jobs), *PERIOD, "--format", "json", "--gpus")
     few, slip = run(*words, "v100-sxm2-16gb:1"), run(*words, "v100-sxm2-16g:64")
     assert "in use at once, of 1 stated" in json.loads(few.stdout)["notes"][0]
     assert "No job ran on v100-sxm2-16g," in " ".join(json.loads(slip.stdout)["notes"])
@@ -116,7 +115,6 @@ def test_gpus_that_jobs_contradict_are_told(jobs: Path) -> None:
 def test_an_empty_period_is_a_report_of_nothing(jobs: Path) -> None:
     found = run(
         "report",
-        "--facts-only",
         "--from",
         str(jobs),
         "--since",

@@ -16,6 +16,7 @@ from jsonschema import Draft202012Validator
 from prometheus_client.parser import text_string_to_metric_families
 
 from predictor.estimate.fitting import Fitted
+from predictor.estimate.store import load_predictor
 from predictor.site.capacity.jobs import JobSource
 from predictor.site.capacity.render.files import prometheus_text, render_json, write_csvs
 from predictor.site.capacity.render.mail import render_markdown
@@ -132,7 +133,7 @@ def test_the_local_time_of_the_machine_changes_nothing(
         monkeypatch.setenv("TZ", zone)
         time.tzset()
         source = JobSource(frame=frame([row]), kind="file", name="jobs.csv")
-        found = make_report(source, period, None)
+        found = make_report(source, period, load_predictor())
         assert found.hours.completed == pytest.approx(1)
         pages.append(render_markdown(found).replace(str(found.made_s), ""))
     monkeypatch.undo()

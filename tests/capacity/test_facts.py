@@ -9,6 +9,7 @@ from capacity_jobs import DAY_S, START_S, frame, job, many_jobs
 from hypothesis import given
 from hypothesis import strategies as st
 
+from predictor.estimate.store import load_predictor
 from predictor.site.capacity import facts
 from predictor.site.capacity.facts import idle_while_waiting, use
 from predictor.site.capacity.jobs import JobSource, PeriodJobs, jobs_of, peak_gpus
@@ -183,5 +184,5 @@ def test_the_accuracy_of_all_limits_is_not_the_mean_of_its_parts() -> None:
         kind="file",
         name="x",
     )
-    report = make_report(source, WEEK, None)
+    report = make_report(source, WEEK, load_predictor())
     assert report.wall_time_accuracy == pytest.approx(2 / 12)

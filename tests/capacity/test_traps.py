@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from capacity_jobs import DAY_S, START_S
 
+from predictor.estimate.store import load_predictor
 from predictor.site.capacity.forecast import daily
 from predictor.site.capacity.jobs import of_file
 from predictor.site.capacity.queue import queue_at
@@ -65,7 +66,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> CapacityReport:
     lines = (re.sub(r"@(\d\d:\d\d)", r"2025-01-06T\1:00Z", line) for line in LINES)
     path.write_text("\n".join([HEAD, *lines]) + "\n")
     pools = (Pool(name="h100-sxm5-80gb", gpus=8),)
-    return make_report(of_file(path), PERIOD, None, Wanted(pools=pools))
+    return make_report(of_file(path), PERIOD, load_predictor(), Wanted(pools=pools))
 
 
 def test_the_sums_are_those_written_by_hand(report: CapacityReport) -> None:
@@ -133,7 +134,7 @@ def test_epoch_and_iso_times_of_a_history_are_alike(tmp_path: Path) -> None:
         + "4,2025-01-06T00:00:00Z,soon,later,2,h100\n"
         + "5,2025-01-06T00:00:00Z,Unknown,Unknown,2,h100\n"
     )
-    found = make_report(of_file(path), PERIOD, None)
+    found = make_report(of_file(path), PERIOD, load_predictor())
     assert found.hours.unknown == pytest.approx(6)  # no column tells a state
     assert [one.key for one in found.splits[Dimension.GPU_TYPE]] == ["h100-sxm5-80gb"]
     assert [one.reason for one in found.origin.set_aside] == ["a time of it cannot be read"]

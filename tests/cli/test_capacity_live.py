@@ -189,9 +189,9 @@ def test_a_report_is_made_also_where_the_queue_cannot_be_read(
     adapters: Adapters, jobs: str
 ) -> None:
     adapters({"slurm": away})
-    found = run("report", "--facts-only", "--from", jobs, "--queue", "slurm")
+    found = run("report", "--from", jobs, "--queue", "slurm")
     assert found.exit_code == 0
     assert "the report has no queue: slurmctld does not answer" in found.stderr
-    found = run("report", "--facts-only", "--from", jobs, "--queue", "pbs")
+    found = run("report", "--from", jobs, "--queue", "pbs")
     assert found.exit_code == 2
     assert "expected one of slurm" in found.stderr

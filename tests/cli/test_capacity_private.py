@@ -130,7 +130,7 @@ def test_with_a_key_no_name_is_in_any_form(
 
 
 def test_where_the_history_is_tells_no_name_either(history: str, key: str) -> None:
-    words = ("--facts-only", "--history", history, "--format", "json")
+    words = ("--history", history, "--format", "json")
     assert PERSON in run(*words).stdout
     found = run(*words, "--site-key", key)
     assert PERSON not in found.stdout
@@ -141,7 +141,6 @@ def test_where_the_history_is_tells_no_name_either(history: str, key: str) -> No
 
 def test_a_mail_is_shown_before_it_is_sent(queue: str, key: str, server: MailServer) -> None:
     words = (
-        "--facts-only",
         "--from",
         queue,
         "--site-key",
@@ -169,6 +168,6 @@ def test_a_mail_is_shown_before_it_is_sent(queue: str, key: str, server: MailSer
 
 
 def test_to_send_there_has_to_be_an_address(queue: str) -> None:
-    found = run("--facts-only", "--from", queue, "--send")
+    found = run("--from", queue, "--send")
     assert found.exit_code == 2
     assert "--send needs --email" in found.stderr

@@ -17,20 +17,6 @@ Run = Callable[..., Result]
 RunJson = Callable[..., Any]
 
 
-def test_catalog_lists_the_models_of_a_group(run: Run, run_json: RunJson) -> None:
-    everything, some = run_json("catalog", "list"), run_json("catalog", "list", "--group", "rnn")
-    assert some == [entry for entry in everything if entry["group"] == "rnn"]
-    assert 0 < len(some) < len(everything)
-    lines = run("catalog", "list", "--group", "rnn").stdout.splitlines()
-    assert [line.split()[0] for line in lines[1:]] == [entry["name"] for entry in some]
-
-
-def test_an_unknown_group_names_the_groups(run: Run) -> None:
-    error = run("catalog", "list", "--group", "poetry", code=2).stderr
-    assert "group='poetry'" in error
-    assert "transformer" in error
-
-
 def test_catalog_shows_a_model_by_an_alias(run: Run, run_json: RunJson) -> None:
     found = run_json("catalog", "show", "resnet-50")
     assert found["name"] == "resnet50"

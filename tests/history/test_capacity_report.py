@@ -56,7 +56,7 @@ def capacity(command: str, url: str, *words: str) -> Any:
 
 
 def test_its_sums_are_those_of_the_runs(filled: str) -> None:
-    found = capacity("report", filled, "--facts-only")
+    found = capacity("report", filled)
     one_h = 8 * (4000.000001 - 30.25) / 3600
     of_states = [STATES[n % len(STATES)] for n in range(RUNS)]
     counted = {"completed": 1, "cancelled": 1, "timed_out": 2, "failed": 3, "preempted": 2}

@@ -14,7 +14,7 @@ from object_sums import Object, Row, gpus_of, rows_of, window_of
 from predictor.cli.main import main
 
 SPLITS = ("account", "user", "partition", "gpu_type")
-REPORT = ("capacity", "report", "--facts-only")
+REPORT = ("capacity", "report")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -14,7 +15,7 @@ import polars as pl
 
 from profiles.gpus import known_gpu
 
-from ...errors import NotInstalledError
+from ...errors import NotInstalledError, TraceError
 from ...planning.cost import Terms
 from ..history.anonymise import site_hash
 from ..history.ingest import Period
@@ -26,7 +27,7 @@ from .forecast import forecasts
 from .jobs import JobSource, PeriodJobs, is_sample, jobs_of, peak_gpus, pools_of, stated_pools
 from .measured import JobUse, measured_jobs, use_by_user, wasteful
 from .opportunities import better
-from .queue import Cleared, cleared, queue_at
+from .queue import cleared, queue_at
 from .report_data import (
     Alternative,
     CapacityReport,
@@ -102,11 +103,11 @@ def _elsewhere(frame: pl.LazyFrame) -> list[str]:
 def make_report(
     source: JobSource,
     period: Period,
-    predictor: Predictor | None,
+    predictor: Predictor,
     wanted: Wanted | None = None,
     tell: Callable[[str, float], None] = lambda stage, share: None,
 ) -> CapacityReport:
-    """The report of a period; without a predictor it holds facts and the forecast alone.
+    """The report of a period.
 
     ``tell`` is called with stage and share done. Raises HistoryError where the source cannot be
     read, TraceError for a plan that cannot be replayed.
@@ -122,7 +123,7 @@ def make_report(
     really = measured_jobs(jobs, wanted.measured)
     if wanted.measured:
         notes.append(f"GPUs were measured in {really.height:,} of {jobs.table.height:,} jobs.")
-    outlook = None if predictor is None else Outlook(predictor)
+    outlook = Outlook(predictor)
     tell("what a change would save", 0.1)
     opportunities, looked = _opportunities(jobs, outlook, pools, wanted)
     gpus_known = {pool.name: pool.gpus for pool in wanted.pools}
@@ -132,10 +133,7 @@ def make_report(
     except NotInstalledError as error:
         forecast, why_not = (), (f"No forecast: {error}.",)
     tell("the queue", 0.5)
-    drained = Cleared()
-    if outlook is not None:
-        queue = queue_at(source, period.until_s)
-        drained = cleared(queue, source.frame, pools, outlook)
+    drained = cleared(queue_at(source, period.until_s), source.frame, pools, outlook)
     tell("what if", 0.6)
     changed, others = _changes(jobs, outlook, pools, wanted)
     known = None if guessed or not pools else sum(pool.gpus for pool in pools)
@@ -176,11 +174,9 @@ def make_report(
 
 
 def _opportunities(
-    jobs: PeriodJobs, outlook: Outlook | None, pools: Sequence[Pool], wanted: Wanted
+    jobs: PeriodJobs, outlook: Outlook, pools: Sequence[Pool], wanted: Wanted
 ) -> tuple[tuple[Opportunity, ...], str]:
     """What a change of single jobs would save, and where it was looked for."""
-    if outlook is None:
-        return (), "No changes were looked for: no predictor was used."
     found = configurations(jobs.table, outlook, wanted.most_configurations)
     hours = float(jobs.table["hours"].sum())
     share = sum(one.hours for one in found) / hours if hours else 0.0
@@ -192,15 +188,16 @@ def _opportunities(
 
 
 def _changes(
-    jobs: PeriodJobs, outlook: Outlook | None, pools: Sequence[Pool], wanted: Wanted
+    jobs: PeriodJobs, outlook: Outlook, pools: Sequence[Pool], wanted: Wanted
 ) -> tuple[WhatIf | None, tuple[Alternative, ...]]:
-    """What the plan and other changes of the cluster would bring; nothing without a predictor."""
-    if outlook is None:
-        return None, ()
+    """What the plan and other changes of the cluster would bring."""
     terms, most, changed = wanted.terms, wanted.most_configurations, None
     if wanted.plan is not None:
         changed = what_if(jobs, wanted.plan, outlook, terms, pools, most=most)
-    return changed, alternatives(jobs, outlook, terms, pools, most=most) if pools else ()
+    others: tuple[Alternative, ...] = ()
+    with suppress(TraceError):  # GPUs stated that no job may run on: the notes tell of them
+        others = alternatives(jobs, outlook, terms, pools, most=most) if pools else ()
+    return changed, others
 
 
 def anonymised(report: CapacityReport, site_key: Path) -> CapacityReport:

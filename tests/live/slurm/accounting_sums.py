@@ -57,9 +57,7 @@ class Row:
 
 
 def report(*words: str) -> Any:
-    done = CliRunner().invoke(
-        main, ["capacity", "report", "--facts-only", "--format", "json", *words]
-    )
+    done = CliRunner().invoke(main, ["capacity", "report", "--format", "json", *words])
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
 
