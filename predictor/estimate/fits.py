@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -103,12 +103,6 @@ def on_a_card_that_holds_it(job: TrainingJob) -> TrainingJob:
     return next((one for one in alike if fits(one).ok), job)
 
 
-def largest_batch(job: TrainingJob) -> int:
-    """The largest micro-batch per GPU that fits, 0 where not even one sample does."""
-    limit = (job.hardware.memory_bytes - memory_of(job).framework_bytes) * (1 - MARGIN)
-    return _largest(lambda n: _need(_with_batch(job, n)) <= limit, job.micro_batch_size)
-
-
 @lru_cache(maxsize=4096)
 def _advised(job: TrainingJob, limit: float) -> tuple[Advice, ...]:
     """Every single change that makes a job fit, those that change least first; else pairs.
@@ -144,8 +138,8 @@ def _smaller_batch(job: TrainingJob, limit: float) -> Changes:
             batch = one.micro_batch_size
             yield f"{one.micro_steps} micro-steps with a batch of {batch} per GPU", one
         return
-    batch = job.micro_batch_size
-    fitting = _largest(lambda n: _need(_with_batch(job, n)) <= limit, batch, most=batch - 1)
+    smaller = range(1, job.micro_batch_size)
+    fitting = bisect_left(smaller, x=True, key=lambda n: _need(_with_batch(job, n)) > limit)
     if fitting:
         yield f"a batch of {fitting} per GPU", _with_batch(job, fitting)
 
@@ -197,11 +191,3 @@ def _with_batch(job: TrainingJob, batch: int) -> TrainingJob:
 
 def _need(job: TrainingJob) -> float:
     return memory_of(job).allocated_bytes
-
-
-def _largest(fitting: Callable[[int], bool], start: int, most: int | None = None) -> int:
-    """The largest number up to ``most`` that is fitting, 0 where 1 is not; by doubling, halving."""
-    low, high = 0, min(start, most) if most is not None else start
-    while high and fitting(high) and (most is None or high < most):
-        low, high = high, high * 2 if most is None else min(high * 2, most)
-    return bisect_left(range(1, high + 1), x=True, lo=low, key=lambda n: not fitting(n))

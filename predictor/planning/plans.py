@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import JobError
 from ..estimate.core import Predictor
-from ..estimate.fits import fits, largest_batch
+from ..estimate.fits import fits
 from ..estimate.prediction import Prediction, summed
 from ..job.training_job import TrainingJob
 from ..physics.memory import as_it_runs
@@ -156,9 +156,7 @@ def fitting_job(job: TrainingJob) -> TrainingJob | None:
         return job
     if job.global_batch_size is None:
         return None
-    most = largest_batch(job)
-    smaller = (one for one in job.accumulating_more() if one.micro_batch_size <= most)
-    return next((one for one in smaller if fits(one).ok), None)
+    return next((one for one in job.accumulating_more() if fits(one).ok), None)
 
 
 def _too_large(job: TrainingJob) -> str:

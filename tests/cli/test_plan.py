@@ -190,6 +190,13 @@ def test_micro_steps_that_memory_makes_necessary_are_told_wherever_a_batch_is(
     )
 
 
+def test_a_global_batch_is_split_also_where_only_a_sharded_state_fits(run_json: RunJson) -> None:
+    where = ("--gpu=v100-sxm2-16gb", "--gpus=32", "--precision=fp32", "--within=100d")
+    words = ("stable-diffusion-v1", "--global-batch-size=256", "--steps=100")
+    (one,) = run_json("plan", *words, *where)["plans"]
+    assert one["grad_accum"] == 2
+
+
 def test_a_careful_plan_takes_longer(run_json: RunJson) -> None:
     words = ("plan", *JOB, "--gpus", "8", "--gpu", "v100", "--precision", "amp", "--within", "90d")
     usual, careful = (run_json(*words, *more)["plans"][0] for more in ((), ("--quantile", "0.95")))
