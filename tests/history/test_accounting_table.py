@@ -360,6 +360,15 @@ def test_a_dump_of_sacct_is_read_without_its_steps(tmp_path: Path) -> None:
     }
 
 
+def test_steps_of_slurm_are_no_jobs_in_any_table(tmp_path: Path) -> None:
+    step = ROW.replace("ada", "")
+    rows = [ROW.replace("7", one, 1) for one in ("7", "9.1", "7.extern")]
+    rows += [step.replace("7", one, 1) for one in ("7.batch", "7.0")]
+    path = table(tmp_path / "a.csv", HEADER, *rows)
+    assert [job.job_id for job in jobs(path)] == ["7", "9.1"]
+    assert reasons(path) == {"a step of a job": 3}
+
+
 def swf_line(fields: Sequence[object]) -> str:
     return " ".join(map(str, fields))
 

@@ -49,7 +49,7 @@ _FILE = re.compile(r"/|\.[A-Za-z]\w{0,7}$", re.ASCII)
 _GZIP = b"\x1f\x8b"
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")  # of a name in any case
 _DERIVED = 1000  # names known as they stand come first
-_STEP = re.compile(r"[\d_+\[\]%,-]+\.(batch|extern|interactive|\d+)", re.ASCII)
+_STEP = re.compile(r"[\d_+\[\]%,-]+\.(?:batch|extern|interactive|(\d+))", re.ASCII)  # of Slurm
 _WORDS = (  # fields that are columns of the same name
     *("name", "user", "account", "partition", "qos"),
     *("stated", "submit_line", "constraint", "directory"),
@@ -198,7 +198,9 @@ class AccountingTable:
             return LeftOut(HEADER)
         text = {f: _cell(row, columns) for f, columns in self._columns.items()}
         job_id = text["job_id"][0]
-        if self._scheduler == "slurm" and _STEP.fullmatch(job_id):
+        nobodys = self._columns["user"] and not text["user"][0]  # elsewhere 12.0 may be a job
+        step = _STEP.fullmatch(job_id)
+        if step and (self._scheduler == "slurm" or nobodys or not step[1]):
             return LeftOut(STEP)
         state = _state(text["state"][0], keep_unknown=self._keep_unknown)
         if state is GOING_ON:
