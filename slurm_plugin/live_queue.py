@@ -106,7 +106,7 @@ class Places:
         for node in found:
             for gres in node.gpus if node.usable else ():
                 gpu = gpu_of(node, gres, hardware)
-                name = (gres.type or "gpu") if gpu is None else gpu.name
+                name = (gres.type or "unknown") if gpu is None else gpu.name
                 self.usable.append(Place(node, gres.type, name, gres.count))
 
     def gpu_type(self, job: SlurmJob) -> str | None:

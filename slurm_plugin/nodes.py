@@ -56,7 +56,7 @@ class PoolGpus:
     @property
     def label(self) -> str:
         """What the cluster calls the type."""
-        return self.gres.type or (self.gpu.name if self.gpu else "unknown GPU")
+        return self.gres.type or (self.gpu.name if self.gpu else "without a type")
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,7 +134,8 @@ def _gpus(policy: SlurmPolicy, site: SlurmSite) -> str:
             one_of = f", one of {len(others) + 1} (hardware.gpu_types may say)" if others else ""
             known[f"{name} is {gpu.name}{one_of}"] = None
     if unknown:
-        raise InstallError(f"{', '.join(unknown)}: say what they are in hardware.gpu_types")
+        where = "hardware.gpu_types, of nodes whose GRES has no type in hardware.node_gpus"
+        raise InstallError(f"{', '.join(unknown)}: say what they are in {where}")
     return ", ".join(known) or "there are none"
 
 

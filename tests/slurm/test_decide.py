@@ -16,7 +16,7 @@ from predictor.identify.grammar import parse_text
 from predictor.job.training_job import TrainingJob
 from predictor.service.process import CpuBoundError, TimeBound, time_bound
 from slurm_plugin.ahead import PoolAhead, QueueAhead
-from slurm_plugin.cluster import Association, Partition, Settings, SlurmJob, WallLimits
+from slurm_plugin.cluster import Association, GpuGres, Partition, Settings, SlurmJob, WallLimits
 from slurm_plugin.decide import SlurmDecider
 from slurm_plugin.mark import MAX_CHARS, JobMark, parse_mark
 from slurm_plugin.order import BASE, SINCE_S
@@ -385,6 +385,12 @@ def test_a_type_of_several_cards_is_one_of_them_once_the_policy_says_which(decid
         assert answer.time_limit == filled(seconds(decide, name, 0.95))
     slower = [seconds(told, name, 0.5) for name in ("a100", "a100-sxm4-80gb")]
     assert slower[0] > slower[1]
+
+
+def test_gpus_without_a_type_are_told_as_such(decider: Decide) -> None:
+    bare = replace(gpu_node("a1"), gpus=(GpuGres(None, 4),), features=frozenset())
+    answer = decider(cluster(nodes=(bare,))).decide(submit())
+    assert answer.message == "GPU without a type is not known"
 
 
 def test_without_node_data_a_typed_job_is_still_filled(decider: Decide) -> None:

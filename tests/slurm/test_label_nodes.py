@@ -198,5 +198,7 @@ def test_check_names_the_gpus_that_nobody_knows(monkeypatch: pytest.MonkeyPatch)
 
     assert check("a100", "t4").startswith("a100 is a100-sxm4-80gb, one of 4 (hardware.gpu_types")
     assert check("t4") == "t4 is t4-16gb"
-    with pytest.raises(InstallError, match=r"^abacus: say what they are in hardware.gpu_types$"):
+    with pytest.raises(InstallError, match=r"^abacus: say what they are in hardware.gpu_types"):
         check("a100", "abacus")
+    with pytest.raises(InstallError, match=r"^gpu of n1: .*hardware.node_gpus$"):
+        check("a100", "")

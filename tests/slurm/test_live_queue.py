@@ -13,6 +13,7 @@ from clusters import gpu_node
 
 from predictor.errors import ArtifactError
 from predictor.site.calibration.site_state import SiteState, read_state, write_state
+from predictor.site.capacity.jobs import UNKNOWN
 from predictor.site.replay import Pool
 from predictor.site.similar.memory import SiteMemory
 from predictor.site.similar.past_runs import PastRun, RunEnd
@@ -66,6 +67,8 @@ def test_nodes_that_are_down_take_nothing() -> None:
 def test_gpus_that_we_do_not_know_keep_the_name_that_slurm_has() -> None:
     found = places(gpu_node("a1", gpus=(GpuGres("homemade", 2),), features=frozenset())).usable
     assert [(place.name, place.count) for place in found] == [("homemade", 2)]
+    found = places(gpu_node("a1", gpus=(GpuGres(None, 4),), features=frozenset())).usable
+    assert [place.name for place in found] == [UNKNOWN], "as the jobs that ran on them"
 
 
 def test_a_type_that_means_several_gpus_is_the_one_there_is_most_of() -> None:

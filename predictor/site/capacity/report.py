@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 TITLE = "GPU capacity"
 NO_TERMS = Terms()
 _GUESSED = (
-    "How many there are is not known of {}: idle GPU-hours are not told, and elsewhere a type "
-    "counts as large as the most of it that was in use at once."
+    "How many GPUs there are is not stated of {} (--gpus TYPE:GPUS): idle GPU-hours are not told, "
+    "and elsewhere a type counts as large as the most of it that was in use at once."
 )
 _MORE_RAN = "{0:,} {1} were in use at once, of {2:,} stated: idle hours and waits are wrong."
 _NEVER_SEEN = "No job ran on {1}, and no GPU is known by that name: is it spelt as in the jobs?"
