@@ -270,7 +270,7 @@ def _take(reading: _Reading, key: str, name: str, text: str, following: Sequence
         return
     if key in reading.unread:  # said again, and clearly
         draft.problems.remove(reading.unread.pop(key))
-    nothing = text.strip().lower() in flags().unset
+    nothing = text.strip().lower() in flags().unset and key != "titan_shard"  # -1: by all
     if nothing or (key == "model" and text.replace(".", "").isdigit()):
         return
     flag, first = reading.said_by.setdefault(key, (flag_of(name), text))

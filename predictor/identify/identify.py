@@ -161,7 +161,8 @@ def _parsed(
         told += tuple(Problem(SCRIPT, f"{one}, and no limit is set", "gpus") for one in assumed)
     problems, unclear = (*told, *stated.problems), (*stated.unclear, *copies, *beside)
     named = ("a program without a name" if one == UNKNOWN else one for one in unclear)
-    shown = tuple(one_line(word[:MAX_WORD]) for word in islice(named, MAX_PROBLEMS))
+    short = (re.sub(f"(?<=^.{{{MAX_WORD}}}).+", "...", w, flags=re.S) for w in named)
+    shown = tuple(map(one_line, islice(short, MAX_PROBLEMS)))
     return settle(notes.over(replace(stated, problems=problems, unclear=shown)))
 
 

@@ -97,6 +97,12 @@ def test_flags_that_nobody_knows_are_told(run: Run, tmp_path: Path) -> None:
     assert f"assumed   {told}" in run("estimate", str(script)).stdout
 
 
+def test_a_long_name_that_nobody_knows_shows_that_it_is_cut(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text(f"#!/bin/bash\npython train.py --model resnet50 --{'pgd' * 20} 7\n")
+    assert f"what --{'pgd' * 20}"[:45] + "... may add" in run("identify", str(script)).stdout
+
+
 def test_a_program_that_only_running_names_is_told_as_such(run: Run, tmp_path: Path) -> None:
     script = tmp_path / "job.sh"
     script.write_text("#!/bin/bash\n$(cat program.txt) --model resnet50\n")
