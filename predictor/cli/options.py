@@ -150,7 +150,10 @@ def pairs(field: str, texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
     for text in texts:
         if not text.partition("=")[0].strip():
             raise JobError(field, text, "expected key=value")
-    return parse_pairs(";".join(texts))
+    found = [pair for text in texts for pair in parse_pairs(text)]
+    if again := next((one for one in found if dict(found)[one[0]] != one[1]), None):
+        raise JobError(field, "=".join(again), f"{again[0]}={dict(found)[again[0]]} is stated too")
+    return tuple(sorted(dict(found).items()))
 
 
 def image_size(text: str | None, entry: ModelEntry) -> tuple[int, ...] | None:

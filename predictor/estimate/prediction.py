@@ -203,7 +203,7 @@ class Prediction:
 
 def _checked(level: float) -> float:
     if not 0 < level < 1:
-        raise JobError("level", level, "0 < level < 1 is accepted, such as 0.95")
+        raise JobError("level", level, "expected a number between 0 and 1, such as 0.95")
     return level
 
 

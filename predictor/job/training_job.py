@@ -237,6 +237,8 @@ class TrainingJob:
             raise JobError("epochs", self.epochs, "expected a positive number")
         if self.steps is not None and self.epochs is not None:
             raise JobError("steps", self.steps, "give steps or epochs, not both")
+        if self.framework_date is not None and not 2010 <= self.framework_date <= 2100:
+            raise JobError("framework_date", self.framework_date, "expected a year such as 2024.5")
         if self.sharding is not None and self.sharding not in SHARDINGS:
             raise JobError("sharding", self.sharding, accepted(str(self.sharding), SHARDINGS))
         if self.gpus_per_node > self.gpus:

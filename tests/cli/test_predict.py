@@ -321,6 +321,20 @@ def test_tokens_of_a_network_of_images_are_refused(run: Run) -> None:
     assert "invalid mean_seq_len=9; resnet50 takes no tokens" in found.stderr
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--option=compile=on", "--option=compile=off"), "compile=off is stated too"),
+        (("--framework-date=1800",), "invalid framework_date=1800.0; expected a year"),
+    ],
+)
+def test_what_contradicts_itself_or_cannot_be_is_refused(
+    run: Run, more: tuple[str, ...], said: str
+) -> None:
+    words = ("--gpu=a100", "--precision=amp", "--batch-size=16")
+    assert said in run("predict", "resnet50", *words, *more, code=2).stderr
+
+
 def test_a_comparison_names_each_assumption_once(run: Run) -> None:
     found = run("compare", "resnet50", "--gpu=a100", "--gpu=h100", "--batch-size=64")
     assert found.stdout.count("image_size: 224x224 is assumed") == 1

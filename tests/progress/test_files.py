@@ -72,6 +72,10 @@ def test_the_command_tells_what_scripts_and_people_ask(tmp_path: Path) -> None:
     assert json.loads(run("-", "--format", "json", given=path.read_bytes()).stdout) == told
 
 
+def test_an_epoch_has_its_article() -> None:
+    assert "time an epoch" in run("-", given=b"Epoch 3/10\nEpoch 4/10\n").stdout
+
+
 def test_without_progress_everything_else_is_null(tmp_path: Path) -> None:
     told = json.loads(run(str(written(tmp_path / "a", "hello\n")), "--format", "json").stdout)
     assert told.pop("kind") == "none"

@@ -40,6 +40,7 @@ def test_every_combination_is_a_configuration(tmp_path: Path) -> None:
         ("job: {}\nvary: {gpus: {first: 4, last: 2}}", "last=2"),
         ("job: {}\nstopping: {min_share: 2}", "min_share=2"),
         ("job: {}\nvary: {gpus: {first: 1, last: 20000}}", "10000"),
+        ("job: {}\nvary: {gpus: {first: 1, last: 1000000000000000}}", "10000"),
         ("job: {model: resnet50, precision: amp}", "gpu=None"),
         (GOOD.replace("amp", "fp1"), "fp1"),
         ("[", "not YAML"),

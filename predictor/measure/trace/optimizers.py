@@ -37,9 +37,9 @@ def traced_update(factory: Factory, parameters: Sequence[torch.nn.Parameter]) ->
     try:
         made = factory(parameters)
     except (TypeError, ValueError) as error:
-        raise JobError("optimizer", factory, f"callable with the parameters ({error})") from error
+        raise JobError("optimizer", factory, f"expected f(parameters) ({error})") from error
     if not callable(getattr(made, "step", None)):
-        raise JobError("optimizer", factory, "a function or class that gives a torch optimizer")
+        raise JobError("optimizer", factory, "expected what gives a torch optimizer")
     if len(parameters) == 0:
         raise GraphError("no parameter of the network has a gradient: nothing to update")
     with _Values():  # type: ignore[no-untyped-call]

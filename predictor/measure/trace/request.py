@@ -28,8 +28,8 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _DTYPES = "float32, float16, bfloat16, float64, int64, int32, int16, int8, uint8, bool"
 _SPEC = re.compile(r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<dims>[\dS,x ]*)(?::(?P<dtype>\w+))?")
 _ACCEPTED = (
-    "[NAME=]SIZES[:DTYPE] of one sample, such as 3,224,224 or input_ids=S:int64, where S is the"
-    " sequence length"
+    "expected [NAME=]SIZES[:DTYPE] of one sample, such as 3,224,224 or input_ids=S:int64, where S"
+    " is the sequence length"
 )
 
 
@@ -55,10 +55,10 @@ def parsed(spec: str, dtype: str) -> Input:
     words = [w for w in re.split(r"[,x ]+", match["dims"]) if w]
     sizes = tuple("S" if word == "S" else int(word) for word in words)
     if 0 in sizes:
-        raise JobError("input", spec, "sizes are at least 1")
+        raise JobError("input", spec, "expected sizes of at least 1")
     given = match["dtype"] or dtype
     if given not in _DTYPES.split(", "):
-        raise JobError("dtype", given, f"one of {_DTYPES}")
+        raise JobError("dtype", given, f"expected one of {_DTYPES}")
     return Input(sizes=("B", *sizes), dtype=given, name=match["name"])
 
 
@@ -74,7 +74,7 @@ def of_examples(examples: Any, seq_len: int | None) -> tuple[tuple[Input, ...], 
     for name, tensor in examples.items():
         shape = tuple(getattr(tensor, "shape", ()))
         if not shape:
-            raise JobError("example_inputs", type(tensor).__name__, "tensors with the batch first")
+            raise JobError("example_inputs", type(tensor).__name__, "expected tensors, batch first")
         rest = tuple("S" if seq_len and size == seq_len else int(size) for size in shape[1:])
         dtype = str(tensor.dtype).removeprefix("torch.")
         named = None if isinstance(name, int) else str(name)
@@ -82,10 +82,10 @@ def of_examples(examples: Any, seq_len: int | None) -> tuple[tuple[Input, ...], 
         batches.add(int(shape[0]))
     if len(batches) != 1:
         raise JobError(
-            "example_inputs", sorted(batches), "tensors of one batch size, the first of each"
+            "example_inputs", sorted(batches), "expected tensors of one batch size, their first"
         )
     if seq_len and not any("S" in one.sizes for one in inputs):
-        raise JobError("seq_len", seq_len, "a size of one of the example_inputs")
+        raise JobError("seq_len", seq_len, "expected a size of one of the example_inputs")
     return tuple(inputs), batches.pop()
 
 
@@ -120,13 +120,13 @@ class TraceRequest:
 
     def __post_init__(self) -> None:
         if (self.factory is None) == (self.hf_config is None):
-            raise JobError("factory", self.factory, "package.module:name, or --hf-config FILE")
+            raise JobError("factory", self.factory, "expected package.module:name or --hf-config")
         if self.batch_size < 1:
-            raise JobError("batch_size", self.batch_size, "at least 1")
+            raise JobError("batch_size", self.batch_size, "expected at least 1")
         if self.seq_len is not None and self.seq_len < 1:
-            raise JobError("seq_len", self.seq_len, "at least 1")
+            raise JobError("seq_len", self.seq_len, "expected at least 1")
         if self.seq_len is None and any("S" in i.sizes for i in self.inputs):
-            raise JobError("seq_len", None, "a number of tokens, as an input has the size S")
+            raise JobError("seq_len", None, "expected a number of tokens: an input has S")
 
     @property
     def key(self) -> str:
@@ -144,7 +144,7 @@ class TraceRequest:
         if self.hf_config is not None:
             path = Path(self.hf_config)
             if not path.is_file():
-                raise JobError("hf_config", self.hf_config, "a file, a config.json of transformers")
+                raise JobError("hf_config", self.hf_config, "expected a config.json")
             yield path
         current_directory_first()
         found: dict[Path, None] = {}
@@ -164,10 +164,12 @@ def free_name(name: str) -> str:
     """The name as it is stored; raises JobError where it is not one, or the catalog has it."""
     found = normal(name)
     if not NAME.fullmatch(found):
-        raise JobError("name", name, "letters, digits, '.', '_' and '-', at most 64")
+        raise JobError("name", name, "expected letters, digits, '.', '_' and '-', at most 64")
     if shipped := shipped_entry(found):
         raise JobError(
-            "name", name, f"a name that the catalog does not have (it means {shipped.name} there)"
+            "name",
+            name,
+            f"expected a name that is not in the catalog, as this is for {shipped.name}",
         )
     return found
 

@@ -263,5 +263,5 @@ def loss_named(name: str) -> Loss:
     """The loss of a name; raises JobError."""
     if name not in _LOSSES:
         known = ", ".join(_LOSSES)
-        raise JobError("loss", name, f"{known}, or a function as package.module:name")
+        raise JobError("loss", name, f"expected {known}, or a function as package.module:name")
     return _LOSSES[name]

@@ -87,9 +87,9 @@ def trace_request(request: TraceRequest) -> Stored:
         inputs = request.inputs
         source = f"traced from {request.factory}"
     if not inputs:
-        raise JobError("input", None, "the sizes of one sample, such as --input 3,224,224")
+        raise JobError("input", None, "expected sizes of one sample, as --input 3,224,224")
     if request.seq_len is None and any("S" in i.sizes for i in inputs):
-        raise JobError("seq_len", None, "the tokens of one sample, as this network reads tokens")
+        raise JobError("seq_len", None, "expected a number: this network reads tokens")
     return _traced(
         module,
         inputs,
@@ -177,20 +177,20 @@ def imported(place: str, field: str) -> Callable[..., Any]:
     """The callable at ``package.module:name``; the current directory is looked in too."""
     module_name, _, name = place.partition(":")
     if not name:
-        raise JobError(field, place, "package.module:name")
+        raise JobError(field, place, "expected package.module:name")
     current_directory_first()
     try:
         module = import_module(module_name)
     except Exception as error:  # whatever the user's module does
         said = f"{type(error).__name__}: {error}"
-        raise JobError(field, place, f"a module that can be imported ({said})") from error
+        raise JobError(field, place, f"expected a module that can be imported ({said})") from error
     found = module
     for part in name.split("."):
         if not hasattr(found, part):
             raise JobError(field, place, f"{module_name} has no {name}")
         found = getattr(found, part)
     if not callable(found):
-        raise JobError(field, place, f"a function or class, not {type(found).__name__}")
+        raise JobError(field, place, f"expected a function or class, not {type(found).__name__}")
     called: Callable[..., Any] = found
     return called
 
@@ -203,7 +203,7 @@ def of_factory(place: str) -> torch.nn.Module:
     try:
         signature(found).bind()
     except TypeError as error:
-        raise JobError("factory", place, f"callable without arguments ({error})") from error
+        raise JobError("factory", place, f"expected a call without arguments ({error})") from error
     try:
         return built(found)
     except PrecisionTimeError:
@@ -219,33 +219,33 @@ def of_config(path: str, task: str | None) -> torch.nn.Module:
     try:
         raw = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise JobError("hf_config", path, f"a config.json of transformers ({error})") from error
+        raise JobError("hf_config", path, f"expected a config.json ({error})") from error
     if not isinstance(raw, dict):
-        raise JobError("hf_config", path, "a config.json of transformers: an object of fields")
+        raise JobError("hf_config", path, "expected config.json of transformers, an object")
     model_type = raw.pop("model_type", None)
     known = transformers.models.auto.configuration_auto.CONFIG_MAPPING
     if model_type not in known:
-        raise JobError("model_type", model_type, f"one that transformers has, in {path}")
+        raise JobError("model_type", model_type, f"expected one that transformers has, in {path}")
     try:
         config = transformers.AutoConfig.for_model(model_type, **raw)
     except (TypeError, ValueError, AttributeError) as error:
         said = " ".join(str(error).split())[:300]
-        raise JobError("hf_config", path, f"fields of {model_type} ({said})") from error
+        raise JobError("hf_config", path, f"expected fields of {model_type} ({said})") from error
     for name, value in _BY_CHANCE.items():
         if hasattr(config, name):
             setattr(config, name, value)
     if task is not None:
         if task not in TASKS:
-            raise JobError("hf_task", task, f"one of {', '.join(TASKS)}")
+            raise JobError("hf_task", task, f"expected one of {', '.join(TASKS)}")
         auto = getattr(transformers, TASKS[task])
         if type(config) not in auto._model_mapping:
-            raise JobError("hf_task", task, f"a task that {model_type} has a head for")
+            raise JobError("hf_task", task, f"expected a task that {model_type} has a head for")
         network = auto.from_config
     else:
         named = [name for name in raw.get("architectures") or () if hasattr(transformers, name)]
         if not named:
             known = f"{', '.join(TASKS)}, as {path} names no architecture of transformers"
-            raise JobError("hf_task", None, f"one of {known}")
+            raise JobError("hf_task", None, f"expected one of {known}")
         network = getattr(transformers, named[0])
     made = built(lambda: network(config))
     # Grouped products of experts exist in this format alone; sizes are the same in any.
@@ -262,7 +262,7 @@ def config_inputs(module: torch.nn.Module) -> tuple[Input, ...]:
     config: Any = module.config
     takes = str(getattr(module, "main_input_name", "input_ids"))
     if takes not in _TAKES:
-        raise JobError("input", None, f"the sizes of one sample, as {takes}=SIZES")
+        raise JobError("input", None, f"expected the sizes of one sample, as {takes}=SIZES")
     found = _TAKES[takes](config)
     if takes == "input_ids" and getattr(config, "vision_config", None) is not None:
         found = (*found, *_pixels(config.vision_config))
@@ -279,7 +279,7 @@ def _check_length(module: Any, seq_len: int) -> None:
     limit = next((n for name in _LENGTHS if (n := getattr(text, name, None))), None)
     takes = getattr(module, "main_input_name", "input_ids")
     if isinstance(limit, int) and 0 < limit < seq_len and takes == "input_ids":
-        raise JobError("seq_len", seq_len, f"at most {limit}, the positions of the config")
+        raise JobError("seq_len", seq_len, f"expected at most {limit}, the positions of the config")
 
 
 def _tokens(config: Any) -> tuple[Input, ...]:
@@ -290,7 +290,7 @@ def _pixels(config: Any) -> tuple[Input, ...]:
     config = getattr(config, "vision_config", None) or config
     side = getattr(config, "image_size", None)
     if side is None:
-        raise JobError("input", None, "pixel_values=3,HEIGHT,WIDTH: the config has no image_size")
+        raise JobError("input", None, "expected pixel_values=3,HEIGHT,WIDTH, as no size is known")
     sides = tuple(side) if isinstance(side, list | tuple) else (side, side)
     return (Input(sizes=("B", config.num_channels, *sides), name="pixel_values"),)
 
@@ -299,7 +299,7 @@ def _mel_frames(config: Any) -> tuple[Input, ...]:
     bins = getattr(config, "num_mel_bins", None)
     frames = getattr(config, "max_source_positions", None)
     if bins is None or frames is None:
-        raise JobError("input", None, "input_features=SIZES of one sample")
+        raise JobError("input", None, "expected input_features=SIZES of one sample")
     return (Input(sizes=("B", bins, 2 * frames), name="input_features"),)
 
 

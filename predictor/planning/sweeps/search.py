@@ -75,9 +75,9 @@ class WholeRange(Section):
             raise ValueError(f"last={self.last} is below first={self.first}")
         return self
 
-    def values(self) -> list[int]:
+    def values(self) -> Sequence[int]:
         """The numbers."""
-        return list(range(self.first, self.last + 1, self.step))
+        return range(self.first, self.last + 1, self.step)
 
 
 class Space(Section):
@@ -146,7 +146,7 @@ def job_of(fields: dict[str, Any]) -> TrainingJob:
     return TrainingJob(**{**fields, "model": entry_of(fields["model"]).name})
 
 
-def _values(stated: list[Any] | WholeRange) -> list[Any]:
+def _values(stated: list[Any] | WholeRange) -> Sequence[Any]:
     return stated.values() if isinstance(stated, WholeRange) else stated
 
 

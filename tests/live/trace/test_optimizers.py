@@ -156,7 +156,7 @@ def test_the_command_names_it() -> None:
     [
         ("lion2", "nearest are lion"),
         ("own_steps:nothing", "gives a torch optimizer"),
-        ("own_steps:build", "callable with the parameters"),
+        ("own_steps:build", "expected f(parameters)"),
         ("own_steps:none", "has no none"),
     ],
 )
