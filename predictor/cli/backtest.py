@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,80 +11,16 @@ from ..errors import TraceError
 from ..units import count, duration, percent, short
 from .console import format_option, progress, show_json, show_rows, warn
 from .filling import history_option, open_history
-from .options import moment, pools_of, predictor
+from .options import listed_options, predictor
 
 if TYPE_CHECKING:
     from ..site.backtest.run import Backtest, Figures
     from ..site.replay import Pool
 
-POSITIVE: dict[str, Any] = {"type": click.FloatRange(0, min_open=True), "show_default": True}
-
 
 @click.command()
 @history_option
-@click.option(
-    "--swf",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Replay a file in the Standard Workload Format, .gz or not.",
-)
-@click.option(
-    "--policy",
-    "policies",
-    metavar="NAME,..",
-    help="users, default, oracle; order@Q (short jobs first, by quantile Q of similar runs), "
-    "order-users (by users' limits), history@Q (that quantile as limit).  "
-    "[default: users,history@0.95,order@0.5,order-users,oracle]",
-)
-@click.option(
-    "--pool",
-    "pools",
-    multiple=True,
-    callback=pools_of,
-    metavar="NAME:GPUS[/PER_NODE]",
-    help="GPUs there were; repeatable.  [default: the most ever in use at once, or MaxProcs of the "
-    "SWF header]",
-)
-@click.option(
-    "--default-limit-h", default=24.0, help="Hours of a job without a stated limit.", **POSITIVE
-)
-@click.option("--max-limit-h", default=8760.0, help="Hours of the longest limit.", **POSITIVE)
-@click.option(
-    "--order-weight", default=5.0, help="Order: times its estimate that a job waits.", **POSITIVE
-)
-@click.option(
-    "--longest-delay-h", default=168.0, help="Order: hours that it waits so at most.", **POSITIVE
-)
-@click.option(
-    "--scheduler",
-    type=click.Choice(("easy", "fifo", "slurm")),
-    default="easy",
-    show_default=True,
-    help="Who starts waiting jobs: EASY backfill, nobody before another, or as slurmctld does.",
-)
-@click.option(
-    "--slurm-conf",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Slurm: what `scontrol show config` prints, for the interval and window of backfill, age "
-    "and fair share.  [default: Slurm's, by age alone]",
-)
-@click.option(
-    "--depth",
-    type=click.IntRange(0),
-    default=500,
-    show_default=True,
-    help="Waiting jobs that backfill looks at; bf_max_job_test of Slurm.",
-)
-@click.option("--since", type=moment, help="History: runs that ended at or after this time.")
-@click.option("--until", type=moment, help="History: runs that ended before this time.")
-@click.option(
-    "--version", help="Predictor of jobs that name their network.  [default: that in use]"
-)
-@click.option("--processors-per-gpu", default=1.0, help="SWF: processors of one GPU.", **POSITIVE)
-@click.option(
-    "--jobs", type=int, default=-1, show_default=True, help="Processes; -1 for one a core."
-)
+@listed_options("backtest")
 @format_option
 def backtest(
     history: str | None,

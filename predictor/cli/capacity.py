@@ -21,54 +21,13 @@ from .capacity_source import (
 )
 from .console import progress, show_json, show_table, warn
 from .groups import CommandGroup
-from .options import predictor, together
+from .options import listed_options, predictor
 
 if TYPE_CHECKING:
     from ..site.capacity.render.tables import ReportTable
     from ..site.capacity.report_data import CapacityReport
 
 _FILE_NAME = re.compile(r"[^\w.@-]|^[.-]")
-_FILE = click.Path(dir_okay=False, path_type=Path)
-_FOLDER = click.Path(file_okay=False, path_type=Path)
-_form_options = together(
-    click.option(
-        "--output", type=_FILE, metavar="FILE", help="Write one page (.html) or Markdown (.md)."
-    ),
-    click.option("--csv", "csv_dir", type=_FOLDER, metavar="DIR", help="Write every table as CSV."),
-    click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Write all as JSON."),
-    click.option(
-        "--prometheus",
-        type=_FILE,
-        metavar="FILE",
-        help="Write gauges for node_exporter's textfile collector.",
-    ),
-    click.option(
-        "--email",
-        multiple=True,
-        metavar="ADDRESS",
-        help="Print the report as a mail to this address; repeatable.",
-    ),
-    click.option(
-        "--user-pages",
-        type=_FOLDER,
-        metavar="DIR",
-        help="Write a page for each user, and a mail to them: sendmail -t < DIR/USER.eml.",
-    ),
-    click.option("--email-from", default="root", show_default=True, help="Sender of the mail."),
-    click.option("--send", is_flag=True, help="Hand the mail to the local sendmail."),
-    click.option(
-        "--site-key",
-        type=_FILE,
-        metavar="FILE",
-        help="Replace names of people and jobs by hashes with this key.",
-    ),
-    click.option(
-        "--measured",
-        metavar="URL|FILE",
-        help="What GPUs really did: a Prometheus with the DCGM exporter, or sacct -X -P -o "
-        "JobID,AdminComment with jobstats.",
-    ),
-)
 
 
 @click.group(cls=CommandGroup, extra="report")
@@ -79,7 +38,7 @@ def capacity() -> None:
 @capacity.command()
 @capacity_options
 @plan_options
-@_form_options
+@listed_options("forms")
 def report(
     *,
     form: str,

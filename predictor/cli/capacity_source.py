@@ -17,10 +17,9 @@ import click
 from ..errors import HistoryError, PrecisionTimeError, ReportError
 from ..optional import needs
 from .console import format_option, warn
-from .costs import price_options
 from .filling import history_option, open_history
 from .groups import load_plugin, plugin_points
-from .options import moment, pools_of, together
+from .options import listed_options, together
 
 if TYPE_CHECKING:
     from ..planning.cost import Terms
@@ -37,27 +36,7 @@ INGEST, QUEUE = "precision_time.ingest", "precision_time.queue"
 BEFORE_S = 26 * 7 * DAY_S
 HISTORY, HERE = "history", "here"
 
-_OPTIONS = (
-    click.option("--since", type=moment, help="Begin of the period  [default: 30d]"),
-    click.option("--until", type=moment, help="End of the period  [default: now]"),
-    click.option(
-        "--gpus",
-        "pools",
-        multiple=True,
-        callback=pools_of,
-        metavar="TYPE:GPUS[/PER_NODE]",
-        help="GPUs there are; repeatable  [default: the most ever in use at once]",
-    ),
-    price_options,
-    click.option("--version", help="Stored predictor to use  [default: the one in use]"),
-    click.option(
-        "--configurations",
-        type=click.IntRange(1),
-        default=300,
-        show_default=True,
-        help="Distinct configurations to predict, those with the most GPU-hours first.",
-    ),
-)
+_OPTIONS = tuple(map(listed_options, ("capacity", "prices", "configurations")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,27 +106,7 @@ capacity_options = together(
     *_OPTIONS,
 )
 # Adds ``--add``, ``--remove`` and ``--to-precision``.
-plan_options = together(
-    click.option(
-        "--add",
-        multiple=True,
-        callback=pools_of,
-        metavar="TYPE:GPUS[/PER_NODE]",
-        help="GPUs to add; jobs may run on a type that was not there before. Repeatable.",
-    ),
-    click.option(
-        "--remove",
-        multiple=True,
-        callback=pools_of,
-        metavar="TYPE:GPUS",
-        help="GPUs to take away; their jobs may run on every type they fit. Repeatable.",
-    ),
-    click.option(
-        "--to-precision",
-        type=click.Choice(["mixed"]),
-        help="Send jobs of fp32 and tf32 in mixed precision.",
-    ),
-)
+plan_options = listed_options("change")
 # ``capacity_options`` for a command that is about a queue.
 queue_options = together(
     history_option,

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import click
 
 from ..errors import JobError
 from ..units import MINUTE_S, percent, short
-from .options import together
+from .options import listed_options, together
 
 if TYPE_CHECKING:
     from ..planning.cost import Cost, Interruptions, Terms
@@ -20,41 +17,8 @@ KILO, TON_G = 1000.0, 1e6
 _SECONDS = {"s": 1.0, "m": MINUTE_S, "min": MINUTE_S, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(min|[smhd])")
 
-# Adds ``--prices`` and ``--partition``.
-price_options = together(
-    click.option(
-        "--prices",
-        type=click.Path(dir_okay=False, path_type=Path),
-        help="Your price file, also with grid factor and PUE: docs/how-to/cost.md.",
-    ),
-    click.option("--partition", help="Partition or site of the price file."),
-)
 # Adds what a cost depends on besides the job; see ``take_terms``.
-cost_options = together(
-    price_options,
-    click.option(
-        "--interruptions-per-day",
-        type=float,
-        help="Interruptions of one node a day, such as of spot capacity; any stops the job.",
-    ),
-    click.option("--restart-min", type=float, help="Minutes to restart after one  [default: 0]"),
-    click.option(
-        "--checkpoint-every-min",
-        type=float,
-        help="Minutes of work between checkpoints  [default: none are written]",
-    ),
-    click.option(
-        "--checkpoint-write-min",
-        type=float,
-        help="Minutes that the job stands still for one  [default: 0]",
-    ),
-    click.option(
-        "--loader-rate",
-        type=float,
-        metavar="SAMPLES_PER_S",
-        help="Samples per second that one node can read; no step is faster.",
-    ),
-)
+cost_options = together(listed_options("prices"), listed_options("interruptions"))
 
 
 def take_terms(fields: dict[str, Any], quantile: float | None = None) -> Terms | None:

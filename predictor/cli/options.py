@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -206,6 +207,36 @@ def moment(text: str) -> float:
         return datetime.fromisoformat(text).astimezone().timestamp()
     except (ValueError, OverflowError):
         raise click.BadParameter(f"invalid {text!r}; {EXPECTED}") from None
+
+
+# What click takes for a kind of option.
+_KINDS: Mapping[str, Mapping[str, Any]] = {
+    "text": {},
+    "flag": {"is_flag": True},
+    "number": {"type": float},
+    "whole number": {"type": int},
+    "0 or more": {"type": click.IntRange(0)},
+    "1 or more": {"type": click.IntRange(1)},
+    "above 0": {"type": click.FloatRange(0, min_open=True)},
+    "moment": {"type": moment},
+    "pools": {"callback": pools_of, "multiple": True},
+    "path": {"type": click.Path(path_type=Path)},
+    "file": {"type": click.Path(dir_okay=False, path_type=Path)},
+    "existing file": {"type": click.Path(exists=True, dir_okay=False, path_type=Path)},
+    "folder": {"type": click.Path(file_okay=False, path_type=Path)},
+}
+
+
+def listed_options(group: str) -> Decorator:
+    """Adds the options of a group of ``options.yaml``; a kind that is a list is a choice."""
+
+    def option(flag: str, kind: str | list[str] = "text", **told: Any) -> Decorator:
+        known = {"type": click.Choice(kind)} if isinstance(kind, list) else _KINDS[kind]
+        shown: dict[str, Any] = {"show_default": True} if "default" in told else {}
+        return click.option(*flag.split(), **known, **shown, **told)
+
+    listed = shipped_yaml("options.yaml", __file__)[group]
+    return together(*(option(flag, **told) for flag, told in listed.items()))
 
 
 def predictor(version: str | None = None, source: str = "") -> Predictor:
