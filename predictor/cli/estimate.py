@@ -174,6 +174,8 @@ def _show(found: Estimate, why: str, narrowing: str, told: tuple[str, ...]) -> N
         half, most = (span(*map(found.quantile_s, ends)) for ends in ((0.25, 0.75), (0.025, 0.975)))
         click.echo(f"expected  {duration(found.expected_s)} (50 %: {half}; 95 %: {most})")
         click.echo(f"mean      {duration(found.mean_s)}")
+        if found.limit_s and found.expected_s >= found.limit_s:
+            click.echo(f"limit     {duration(found.limit_s)}: more likely than not it ends the job")
     else:
         anything = f"within {span(found.quantile_s(0.05), found.quantile_s(0.95))}"
         if found.limit_s:

@@ -194,6 +194,14 @@ def test_the_commonest_command_gets_a_time_from_the_default_of_its_trainer(
     assert "Trainer of Transformers" in told[0]
 
 
+@pytest.mark.parametrize(("limit", "told"), [("0:10:00", True), ("24:00:00", False)])
+def test_a_limit_below_what_the_job_needs_is_told(home: Path, limit: str, told: bool) -> None:
+    job = "model=bert-large precision=bf16 batch=32 seq_len=512 steps=20000"
+    words = ("--gpu", "a100-sxm4-80gb", "--comment", job, "--limit", limit, "--", "python", "a.py")
+    shown = command("estimate", *words).stdout
+    assert ("10 min 00 s: more likely than not it ends the job" in shown) is told
+
+
 def test_what_it_says_would_narrow_the_answer_does(home: Path, tmp_path: Path) -> None:
     """A statement that lacks, then a run of the script."""
     words = "python train.py --model resnet50 --epochs 9 --batch-size 64 --data-path /d/imagenet"

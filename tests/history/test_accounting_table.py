@@ -178,6 +178,7 @@ def test_messy_rows_are_counted_by_reason_and_the_rest_is_read(tmp_path: Path) -
         HEADER,
         ROW.replace("TIMEOUT", "RUNNING"),
         ROW.replace(",2,", ",0,"),
+        ROW.replace(",2,", ",1000000000,"),
         ROW.replace("1619840000", ""),
         ROW.replace("TIMEOUT", ""),
         ROW.replace("1619840000", "32503680000"),
@@ -189,7 +190,7 @@ def test_messy_rows_are_counted_by_reason_and_the_rest_is_read(tmp_path: Path) -
         "ends before it starts": 1,
         "starts before it was submitted": 1,
         "an unknown state": 1,
-        "gpus is no number of GPUs": 1,
+        "gpus is no number of GPUs": 2,
         "ends in the future": 1,
         "runs for more than a year": 1,
         "another number of cells than the header": 2,
@@ -199,8 +200,8 @@ def test_messy_rows_are_counted_by_reason_and_the_rest_is_read(tmp_path: Path) -
         "no end time": 1,
     }
     assert len(jobs(path)) == 2
-    names = {item.reason: item.name for item in items(path, TABLE) if isinstance(item, Unread)}
-    assert names["gpus is no number of GPUs"] == "row 6 'two'"
+    names = [item.name for item in items(path, TABLE) if isinstance(item, Unread)]
+    assert {"row 6 'two'", "row 13 '1000000000'"} <= {*names}
 
 
 def test_a_limit_that_cannot_be_read_is_unknown_and_told(tmp_path: Path) -> None:

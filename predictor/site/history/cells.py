@@ -14,6 +14,7 @@ from profiles.gpus import known_gpu, spelling
 
 # Limits at or above it say that there is none: Slurm plans such a job as one of a year.
 UNLIMITED_S = 365 * 86_400.0
+MOST_GPUS = 1_000_000  # that one job can have had
 # Unix times past these are of a finer unit: 1e11 s is the year 5138, 1e11 ms is 1973.
 _FINER = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
 _DURATION = re.compile(r"(?:(\d+)(?:-| days?,? ))?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?", re.ASCII)
@@ -136,7 +137,7 @@ def asked_gpus(text: str) -> AskedGpus | None:
     """
     number = _number(text)
     if number is not None:
-        return None if number < 0 else AskedGpus(math.ceil(number))
+        return AskedGpus(math.ceil(number)) if 0 <= number <= MOST_GPUS else None
     if not re.search(r"[:=/]|^gpu", text):
         return None
     total, types = 0, dict[str, int]()
