@@ -91,7 +91,7 @@ def _place(error: Any) -> str:
     return f"{place}{value}: " if place else ""
 
 
-_TRIED = re.compile(r"constrained-|function-|literal\[|\[key\]|(float|int|str|bool|none)$")
+_TRIED = re.compile(r"constrained-|function-|literal\[|list\[|\[key\]|(float|int|str|bool|none)$")
 _BOUNDS = {"gt": "above", "ge": "of at least", "lt": "below", "le": "of at most"}
 _KINDS = {
     "bool": "true or false",

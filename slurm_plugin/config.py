@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from predictor.settings import (
     FabricName,
@@ -104,6 +104,7 @@ class Order(Section):
     No job is overtaken by one that was submitted ``longest_delay`` later.
     """
 
+    model_config = ConfigDict(coerce_numbers_to_str=True)  # 7 is told what it lacks
     mode: Literal["apply", "advise", "off"] = "off"
     weight: float = Field(default=5.0, gt=0.0)
     longest_delay: str = Field(default="7d", pattern=r"^\d+(\.\d+)?(s|min|h|d)$")

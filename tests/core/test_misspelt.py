@@ -263,6 +263,7 @@ def test_what_rules_and_prices_say_twice_is_refused(
         ("limits: {warn_explicit: maybe}", "expected true or false"),
         ("limits: {rounding_min: 1.5}", "expected a whole number"),
         ("order: {longest_delay: 7 days}", "expected a time such as 7d"),
+        ("order: {longest_delay: 7}", "expected a time such as 7d"),
         ("limits: [1]", "limits=[1]: expected fields with values"),
     ],
 )

@@ -37,7 +37,7 @@ def test_every_combination_is_a_configuration(tmp_path: Path) -> None:
         ("job: {}\nvary: {gpus: []}", "gpus has no values"),
         ("job: {}\ntrials: 0", "trials=0"),
         ("job: {}\nparalel: 2", "paralel is no field; expected parallel"),
-        ("job: {}\nvary: {gpus: {first: 4, last: 2}}", "last=2"),
+        ("job: {}\nvary: {gpus: {first: 4, last: 2}}", "vary.gpus: expected a list or last=2"),
         ("job: {}\nstopping: {min_share: 2}", "min_share=2"),
         ("job: {}\nvary: {gpus: {first: 1, last: 20000}}", "10000"),
         ("job: {}\nvary: {gpus: {first: 1, last: 1000000000000000}}", "10000"),
