@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from hostile import NOT_TRAINING, hostile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixed import MIXED, SEARCHES_AND_REPORTS, saved_epochs_evaluated
-from streams import REGULAR, Stream, hms, megatron, own_epochs, tqdm_run
+from streams import BEGAN, REGULAR, Stream, hms, megatron, own_epochs, tqdm_run
 
 from predictor.site.progress.reader import (
     HEAD_BYTES,
@@ -768,3 +770,26 @@ def test_a_line_of_all_metrics_is_of_the_training_though_it_tests_too() -> None:
     tested = ", ".join(f'"test_loss_bbox_{n}": 0.5' for n in range(12))
     lines = (f'{{"train_loss": 2.1, {tested}, "epoch": {e}}}\n' for e in range(5))
     assert read("".join(lines)).kind is ProgressKind.TRAINING
+
+
+def test_times_that_only_grow_are_no_durations() -> None:
+    """They are the time of day, written as one number."""
+    lines = "".join(
+        f" Iteration: {n}  Time: {120019.6 + 2.6 * n:.3f}\n loss 0.{n}\n" for n in range(6)
+    )
+    assert read(lines).seconds_per_unit is None
+
+
+def test_a_pace_that_hardly_changed_makes_no_other_counter_better() -> None:
+    """Of two statements that count alike the one that was printed last tells where it stands."""
+    lines = []
+    for n in range(500, 14500, 500):
+        stamp = (
+            BEGAN + timedelta(seconds=0.145 * min(n, 9000) + 0.144 * max(0, n - 9000))
+        ).isoformat()
+        lines.append(f"{stamp} INFO - epoch {n} | loss 0.{n}\n")
+        if n % 3000 == 0:
+            lines.append(f"{stamp} INFO - Checkpoint saved -> last.pt (epoch {n}, loss 0.{n})\n")
+    found = read("max_epochs: 15000\n" + "".join(lines))
+    assert (found.at, found.total) == (14000, 15000)
+    assert found.remaining_s == pytest.approx(144, rel=0.05)

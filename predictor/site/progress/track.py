@@ -20,6 +20,7 @@ _SHARES, _DRIFTS = (
     (7 / 8, 3 / 4, *(0.5**n for n in range(1, 9))),
     0.15,
 )  # what a change costs
+_APART = 1.03  # paces nearer than that are one
 # A job that was stopped and went on at the same count has an interval that is none of its work.
 MOST_OUTAGES, LEAST_WITH_OUTAGES, LEAST_OF_SESSION = 5, 10, 3
 _PAUSED = 1.5  # times the median of the stretches
@@ -110,7 +111,7 @@ def _lately(paces: Sequence[float]) -> int:
         if later >= LEAST_OF_PACE and (before := len(paces) - later) >= _LEAST_BEFORE:
             low, high = sorted((sorted(paces[:-later]), sorted(paces[-later:])), key=median)
             few = before if later > before else len(paces)
-            if high[min(few, len(high)) // 4] > low[-1 - min(few, len(low)) // 4]:
+            if high[min(few, len(high)) // 4] > _APART * low[-1 - min(few, len(low)) // 4]:
                 return _lately(paces[-later:])
     return len(paces)
 
@@ -256,7 +257,8 @@ class Track:
         said = [(p.at, t) for p in self.points if (t := p.mark.took_s or p.mark.elapsed_s)]
         values = [value for _, value in said]
         shorter = len(set(values)) > 2 and values == sorted(values, reverse=True)
-        if len(values) < 2 or set(values) == {1.0} or (len(values) >= _MANY and shorter):
+        stamps = self.unit != EPOCH and values == sorted({*values}) and len(values) > _FEW
+        if len(values) < 2 or set(values) == {1.0} or (len(values) >= _MANY and shorter) or stamps:
             return None  # whole seconds say little of short ones; what never gets longer is left
         gaps = [b - a for (a, _), (b, _) in pairwise(said)]
         units = 1.0 if min(gaps) == 1 else median(gaps)  # lines may time one each
