@@ -12,7 +12,7 @@ from ..errors import HistoryError
 from ..units import MISSING, count, duration, percent
 from .console import Progress, format_option, progress, show_json, show_table, warn
 from .filling import filter_options, history_option, open_history, where_of
-from .options import predictor
+from .options import listed_options, predictor
 
 if TYPE_CHECKING:
     from ..site.calibration.calibrate import CalibrationComparison, Gathered
@@ -34,16 +34,7 @@ ALL = "all held-back runs"
     show_default=True,
     help="Share of the runs, the latest, that check what the others taught.",
 )
-@click.option(
-    "--force", is_flag=True, help="Use the new predictor whatever the held-back runs say."
-)
-@click.option("--dry-run", is_flag=True, help="Store nothing.")
-@click.option(
-    "--suggest",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Only name the N runs that would narrow the predictions of this site's jobs most.",
-)
+@listed_options("calibrate")
 @filter_options
 @format_option
 def calibrate(

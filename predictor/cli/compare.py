@@ -163,14 +163,7 @@ def _line_cells(line: Line) -> list[str]:
 @click.option("--gpus", "counts", default="1,2,4,8", show_default=True, help="Numbers of GPUs.")
 @options.repeated_option("gpu", f"those with a price, else {', '.join(GPUS)}")
 @options.repeated_option("precision", ", ".join(PRECISIONS))
-@click.option("--budget", type=float, help="Most money, in the currency of --prices.")
-@click.option("--within", help="Longest time from start to end: 24h, 1d12h, 90min.")
-@click.option(
-    "--quantile",
-    type=float,
-    help="Share of such jobs that shall keep to it, such as 0.95  [default: the median]",
-)
-@click.option("--all", "every", is_flag=True, help="Show also plans that others beat.")
+@options.listed_options("plan")
 @cost_options
 @options.job_options("gpu", "gpus", "precision")
 @click.option("--version", help="Stored predictor to use  [default: the one in use]")

@@ -15,7 +15,7 @@ import click
 from ..errors import JobError, MeasurementError, reason_of
 from ..units import percent
 from .console import format_option, progress, show_json, show_table, warn
-from .options import predictor, refit
+from .options import listed_options, predictor, refit
 
 if TYPE_CHECKING:
     from ..estimate.fitting import Fitted
@@ -41,48 +41,7 @@ COLUMNS = ("rows", "predicted", "skipped", "mean", "median", "p90", "inside 95 %
     help="full, physical (tables and one factor), paper (arXiv 2604.16145), blind (without any "
     "knowledge of precision), or all.",
 )
-@click.option(
-    "--calibrate",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Rows of each group that are shown first, and not scored.",
-)
-@click.option(
-    "--calibrate-by",
-    default="stack",
-    show_default=True,
-    metavar="KEY,..",
-    help="Groups to calibrate: stack (source, framework and GPU), source, model, or several of "
-    "them, such as model,stack.",
-)
-@click.option(
-    "--given",
-    type=click.Path(path_type=Path),
-    metavar="FILE.csv",
-    help="Runs that are shown first, such as those on one GPU, and not scored.",
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the calibration draw.")
-@click.option(
-    "--by", metavar="COL,..", help="Score each value of these columns, tier or stack too."
-)
-@click.option(
-    "--exclude-ids", metavar="FILE|ID,..", help="Ids not to be scored: a list, or a file of them."
-)
-@click.option(
-    "--predictions",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="OUT.csv",
-    help="Write one line a row; of several methods, OUT.<method>.csv for all but full.",
-)
-@click.option(
-    "--trained-without",
-    type=click.Path(path_type=Path),
-    metavar="FILE.csv",
-    help="Fit first, without the shipped rows that this file also holds.",
-)
-@click.option("--version", help="Stored predictor to use  [default: the one in use]")
+@listed_options("evaluate")
 @format_option
 def evaluate(
     file: Path,
@@ -260,21 +219,7 @@ def _cells(score: Score) -> tuple[str, ...]:
 
 
 @click.command()
-@click.option(
-    "--protocol",
-    default="all",
-    show_default=True,
-    metavar="all|NAME",
-    help="Show only protocols whose name starts like this.",
-)
-@click.option("--no-write", is_flag=True, help="Leave accuracy.md and the plots as they are.")
-@click.option(
-    "--docs",
-    type=click.Path(file_okay=False, path_type=Path),
-    default="docs/explanation",
-    show_default=True,
-    help="Folder of accuracy.md and the plots.",
-)
+@listed_options("validate")
 @format_option
 def validate(protocol: str, no_write: bool, docs: Path, form: str) -> None:
     """Cross-validate on the shipped measurements, from the easiest protocol to the hardest.

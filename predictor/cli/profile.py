@@ -14,7 +14,7 @@ from ..errors import JobError
 from ..optional import needs
 from ..units import duration
 from .console import format_option, progress, show_json, show_rows, show_table, stop_asked, warn
-from .options import complete
+from .options import complete, listed_options
 
 if TYPE_CHECKING:
     from ..estimate.added_profiles import AddedProfiles
@@ -26,28 +26,7 @@ _REPEAT = re.compile(r"(the same \w+ as) .*")
 
 
 @click.command()
-@click.option("--device", default="cuda:0", show_default=True, help="cpu, cuda or cuda:N.")
-@click.option(
-    "--out",
-    required=True,
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Directory of the tables; one that stands there is gone on with.",
-)
-@click.option("--minutes", type=float, default=20.0, show_default=True, help="Time of this run.")
-@click.option(
-    "--ranks", type=int, help="Also collectives over so many GPUs, or processes on a CPU."
-)
-@click.option(
-    "--backend",
-    type=click.Choice(("nccl", "gloo")),
-    help="Of the collectives  [default: nccl on GPUs, gloo on a CPU]",
-)
-@click.option(
-    "--verify",
-    is_flag=True,
-    help="Half of the time train networks, and compare with what the tables predict.",
-)
-@click.option("--train", is_flag=True, help="As --verify; `profiles report` compares later.")
+@listed_options("profile")
 @format_option
 def profile(
     device: str,

@@ -9,6 +9,7 @@ import click
 
 from .catalog import GIGA
 from .console import format_option, progress, show_json, warn, worded
+from .options import listed_options
 
 if TYPE_CHECKING:
     from ..graphs.families.stored import Stored
@@ -16,34 +17,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("factory", required=False, metavar="[PACKAGE.MODULE:NAME]")
-@click.option("--hf-config", metavar="FILE", help="A config.json of transformers, instead.")
-@click.option(
-    "--hf-task", "task", help="Its head, such as causal-lm  [default: architectures in FILE]"
-)
-@click.option(
-    "--input",
-    "specs",
-    multiple=True,
-    metavar="[NAME=]SIZES[:DTYPE]",
-    help="Sizes of one sample: 3,224,224, or S:int64 with the sequence length as S. Repeatable.",
-)
-@click.option("--dtype", default="float32", show_default=True, help="Of inputs that state none.")
-@click.option("--batch-size", type=int, default=8, show_default=True, help="Samples of the check.")
-@click.option("--seq-len", type=int, help="Tokens of one sample, the default of the model.")
-@click.option("--name", help="Name in the catalog  [default: of the factory or config]")
-@click.option(
-    "--loss",
-    default="auto",
-    show_default=True,
-    help="auto, cross_entropy, mse, bce, output, sum, or PACKAGE.MODULE:NAME of a function.",
-)
-@click.option(
-    "--optimizer",
-    default="adamw",
-    show_default=True,
-    help="adamw, sgd, ..., or PACKAGE.MODULE:NAME, called with the parameters: its step is traced.",
-)
-@click.option("--again", is_flag=True, help="Trace even where nothing has changed.")
+@listed_options("trace")
 @format_option
 def trace(
     specs: tuple[str, ...], dtype: str, name: str | None, again: bool, form: str, **stated: Any
