@@ -104,7 +104,8 @@ class ExtenderServer:
         )
         tasks = [asyncio.create_task(one) for one in work]
         await self._ending.wait()
-        await self._drain()
+        if not self._state.why_not_ready():  # else no scheduler was told to ask here
+            await self._drain()
         for task in tasks:
             task.cancel()
         for server in self._servers:
@@ -196,9 +197,7 @@ class ExtenderServer:
         self._state.draining = True
         began, drain_s = time.monotonic(), self._state.config.server.drain_s
         _events.info("draining", at_most_s=drain_s)
-        while (now := time.monotonic()) - began < drain_s:
-            if now - max(began, self._app.called_at) > QUIET_S:
-                return
+        while time.monotonic() < min(began + drain_s, max(began, self._app.called_at) + QUIET_S):
             await asyncio.sleep(0.05)
 
     def _unread(self, path: str, outcome: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -113,7 +114,7 @@ WARMING = (
     "model=bert-large precision=fp32 batch=8 steps=100",
 )
 RETRY_S = 30.0
-SYNC_S = 10.0
+SYNC_S, SYNC_POLL_S = 10.0, 0.05
 FILES_EVERY_S = 2.0
 
 
@@ -192,7 +193,9 @@ class Upkeep:
 
     async def load(self) -> None:
         """Make the first decider, trying until there is one."""
-        await asyncio.to_thread(self._state.nodes.synced.wait, SYNC_S)
+        until_s = time.monotonic() + SYNC_S
+        while not self._state.nodes.synced.is_set() and time.monotonic() < until_s:
+            await asyncio.sleep(SYNC_POLL_S)  # in no thread: the process would end after it
         while self._state.decider is None:
             try:
                 await self._use(await asyncio.to_thread(self.decider, self._state.config))

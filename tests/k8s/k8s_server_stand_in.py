@@ -20,6 +20,7 @@ from k8s_extender import workload
 from k8s_extender.cli.serve import PACKAGES
 from k8s_extender.config import Config, read_config
 from k8s_extender.nodes import GpuNode, gpu_node
+from k8s_extender.server import state
 from k8s_extender.server.service import ExtenderServer
 from k8s_extender.workload import PodJob, pod_job
 from predictor.identify.rules import Rules
@@ -87,6 +88,7 @@ def main() -> None:
     config_path, nodes_path = Path(sys.argv[1]), Path(sys.argv[2])
     config = read_config(config_path)
     workload.pod_job = job_of  # type: ignore[assignment]
+    state.SYNC_S = 600.0  # longer than a test waits for the end
     nodes: Any = FileNodes(config, nodes_path)
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     with logging_to(config.server.log_format, *PACKAGES):

@@ -166,9 +166,10 @@ def test_a_changed_map_of_products_reads_the_nodes_anew(steady: ServerProcess) -
     eventually(lambda: ask(steady)["p100-0"] >= ask(steady)["a100-0"])
 
 
-def test_sigterm_before_anything_is_loaded_ends_it_too(tmp_path: Path) -> None:
-    with serving(tmp_path / "s", nodes=None) as server:
+def test_sigterm_before_anything_is_loaded_ends_it_at_once(tmp_path: Path) -> None:
+    with serving(tmp_path / "s", nodes=None, server={"drain_s": 600.0}) as server:
         assert server.end() == 0
+        assert "draining" not in [e["event"] for e in server.events()]
 
 
 def test_while_it_drains_it_is_not_ready_and_still_answers(tmp_path: Path) -> None:
