@@ -302,4 +302,5 @@ def _clauses(
     elif asked and not own.stated and limit is not None and found.doubt:
         yield f"no deadline: {found.lack}"
     if limit is not None and (own.deadline_s or math.inf) < found.runs * limit.median_s:
-        yield f"your deadline of {go_duration(own.deadline_s or 0)} is below the median"
+        kept = go_duration(own.deadline_s or 0)
+        yield f"probably takes longer than your deadline of {kept}, which stays as you set it"

@@ -104,13 +104,15 @@ def _holds(more: Any, less: Any) -> bool:
     return bool(more == less)
 
 
-def test_an_own_deadline_below_the_median_is_told(known: Decider) -> None:
+def test_an_own_deadline_that_is_probably_too_short_is_told_and_kept(known: Decider) -> None:
     open_ = known.config.model_copy(
         update={"filter": known.config.filter.model_copy(update={"deadline": False})}
     )
     relaxed = Decider(known.predictor, open_, known.nodes)
-    said = admitted(relaxed, job(spec={"activeDeadlineSeconds": 3600})).said
-    assert "your deadline of 1h is below the median" in said
+    found = admitted(relaxed, job(spec={"activeDeadlineSeconds": 3600}))
+    words = "probably takes longer than your deadline of 1h, which stays as you set it"
+    assert words in found.said
+    assert found.object["spec"]["activeDeadlineSeconds"] == 3600
 
 
 def test_an_own_deadline_that_no_gpu_can_meet_is_told(known: Decider) -> None:
