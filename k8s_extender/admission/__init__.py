@@ -131,10 +131,8 @@ class Admission:
         except Exception:
             _log.exception("review of %s %s failed", request.kind, request.name)
             outcome, decision, answered = Outcome.FAILED, Decision(), answer(request.uid)
-        duration_s = time.perf_counter() - began
-        self.heard(
-            Reviewed(request=request, outcome=outcome, decision=decision, duration_s=duration_s)
-        )
+        took_s = time.perf_counter() - began
+        self.heard(Reviewed(request=request, outcome=outcome, decision=decision, duration_s=took_s))
         return answered
 
 
@@ -153,8 +151,7 @@ def _placed(request: AdmissionRequest, known: Decider) -> Decision:
         return Decision(patch=patch.operations, unplaced=lacking(job) or "nothing to choose")
     place(patch, obj, job, found)
     order = ", ".join(f"{value} {weight}" for (_, value), weight in found.items())
-    first = next(value for _, value in found)
-    return Decision(patch=patch.operations, placed=first, order=order)
+    return Decision(patch=patch.operations, placed=next(iter(found))[1], order=order)
 
 
 def _filled_in(request: AdmissionRequest, known: Decider, *, by_namespace: bool) -> Decision:

@@ -168,11 +168,10 @@ class Patch:
         missing = path[depth:]
         if not missing or not isinstance(place, dict) or any(isinstance(s, int) for s in missing):
             return False
-        for end in range(depth + 1, len(path) + 1):
-            inner: object = value if end == len(path) else {}
-            self._operation(path[:end], inner)
-            place[path[end - 1]] = copy(inner)
-            place = place[path[end - 1]]
+        for step in reversed(missing[1:]):
+            value = {step: value}
+        self._operation(path[: depth + 1], value)  # one: the API server applies each by itself
+        place[missing[0]] = value
         return True
 
     def extend(self, path: JsonPath, values: Sequence[object]) -> bool:

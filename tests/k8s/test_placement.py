@@ -209,7 +209,8 @@ def test_types_that_are_alike_share_a_term() -> None:
     job, patch = pod_job(obj, config_of({})), Patch(obj)
     assert job is not None
     place(patch, obj, job, {(PRODUCT, "a"): 100, (PRODUCT, "b"): 100, (PRODUCT, "c"): 40})
-    written = next(one["value"] for one in patch.operations if one["path"].endswith(TERMS[-1]))
+    affinity, _ = (one["value"] for one in patch.operations)
+    written = affinity[TERMS[1]][TERMS[2]]
     values = [one["preference"]["matchExpressions"][0]["values"] for one in written]
     assert values == [["a", "b"], ["c"]]
     assert [one["weight"] for one in written] == [100, 40]
