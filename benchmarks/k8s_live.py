@@ -1,10 +1,11 @@
 """Measures placement on a real control plane: pods/s it costs, and the GPU-hours it saves.
 
-`k8s_live.py rates` creates pods in turns without us, with admission placement and with the
-extender, and tells how many a second are bound: as they are created, and of those that were created
-while no scheduler ran. `k8s_live.py hours` lets the same jobs arrive under each policy, and adds up
-the GPU-hours they take where they land. KUBE_ASSETS_DIR names the programs of Kubernetes, as for
-the live tests; nodes and pods are objects, no container runs.
+`k8s_live.py rates` creates pods in turns without us, with admission placement, with its terms in
+the pod and no webhook, and with the extender, and tells how many a second are bound: as they are
+created, and of those that were created while no scheduler ran. `k8s_live.py hours` lets the same
+jobs arrive under each policy, and adds up the GPU-hours they take where they land. KUBE_ASSETS_DIR
+names the programs of Kubernetes, as for the live tests; nodes and pods are objects, no container
+runs.
 """
 
 from __future__ import annotations
@@ -47,8 +48,9 @@ from predictor.estimate.store import load_predictor
 from tests.live.k8s.control_plane import ControlPlane, wait_until
 from tests.live.k8s.objects import MIXED, ready, template
 
-# Without us, by the webhook, by the extender: the scheduler and the namespace of each.
-FORMS = {"none": "plain", "admission": "plain", "extender": "extended"}
+# Without us, by the webhook, with its terms but without it, by the extender: the scheduler and the
+# namespace of each.
+FORMS = {"none": "plain", "admission": "plain", "written": "plain", "extender": "extended"}
 PRODUCTS = (
     ("NVIDIA-H100-80GB-HBM3", 81559, (9, 0)),
     ("NVIDIA-A100-SXM4-80GB", 81920, (8, 0)),
@@ -230,6 +232,10 @@ def turn(plane: Plane, form: str, count: int) -> Turn:
         places: dict[str, str] = {}
         listening = plane.bound(form, count, places.__setitem__)
         made = [pod(form, f"p{i}", MIXED | {"policy": "time"}) for i in range(count)]
+        if form == "written":
+            admitted = plane.call("POST", "namespaces/admission/pods?dryRun=All", made[0])
+            for one in made:
+                one["spec"]["affinity"] = admitted["spec"]["affinity"]
         if apart:
             plane.signal(signal.SIGSTOP)
         began = time.perf_counter()
