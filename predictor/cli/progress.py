@@ -85,11 +85,10 @@ def _show(found: ProgressReading, form: str, indent: int | None = 2) -> None:
         return
     at = MISSING if found.at is None else count(found.at)
     of = "" if found.total is None else f" of {count(found.total)}"
-    article = "an" if found.unit == "epoch" else "a"
     lines = {
         "kind": str(found.kind),
         found.unit: f"{at}{of}",
-        f"time {article} {found.unit}": duration(found.seconds_per_unit),
+        f"time a{'n' * (found.unit == 'epoch')} {found.unit}": duration(found.seconds_per_unit),
         "remaining": duration(found.remaining_s),
         "confidence": MISSING if found.confidence is None else f"{found.confidence:.2f}",
     }

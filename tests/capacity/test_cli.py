@@ -154,6 +154,15 @@ def test_what_if_compares_two_replays(jobs: Path, fitted: Fitted) -> None:
     assert said["baseline"]["jobs"] == said["changed"]["jobs"] == 4
 
 
+def test_a_replay_in_mixed_precision_tells_why_it_saves_another_amount(
+    jobs: Path, fitted: Fitted, tmp_path: Path
+) -> None:
+    page, words = tmp_path / "a.md", ("report", "--from", str(jobs), *PERIOD)
+    found = run(*words, "--gpus=v100-sxm2-16gb:10", "--to-precision=mixed", "--output", str(page))
+    assert found.exit_code == 0, found.output
+    assert "the savings listed have a low end above 0" in page.read_text()
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
