@@ -87,24 +87,7 @@ class CapacityRequest:
 
 
 # Adds the options that CapacityRequest is made of, and ``--format``.
-capacity_options = together(
-    history_option,
-    format_option,
-    click.option(
-        "--from",
-        "source",
-        default=HISTORY,
-        show_default=True,
-        metavar="history|slurm|kubernetes|FILE",
-        help="Jobs: of the history, read from a scheduler now, or of a CSV or Parquet file.",
-    ),
-    click.option(
-        "--queue",
-        metavar="slurm|kubernetes",
-        help="Add what runs and waits in this scheduler now, and the GPUs it has.",
-    ),
-    *_OPTIONS,
-)
+capacity_options = together(history_option, format_option, listed_options("jobs"), *_OPTIONS)
 # Adds ``--add``, ``--remove`` and ``--to-precision``.
 plan_options = listed_options("change")
 # ``capacity_options`` for a command that is about a queue.

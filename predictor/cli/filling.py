@@ -14,7 +14,7 @@ from ..optional import needs
 from ..site.history.run import JobState
 from ..units import count
 from .console import progress, show_json, stop_asked, warn
-from .options import moment, together
+from .options import listed_options, together
 
 if TYPE_CHECKING:
     from ..site.history.ingest import Item, Tally
@@ -33,12 +33,7 @@ history_option = click.option(
 _STATES = click.Choice([state.value for state in JobState])
 # Which runs of the history are meant; the command passes what it is given to ``where_of``.
 filter_options = together(
-    click.option("--since", "since_s", type=moment, help="Runs that ended then or later."),
-    click.option("--until", "until_s", type=moment, help="Runs that ended before."),
-    click.option("--cluster", "clusters", multiple=True, help="Repeatable, as all below."),
-    click.option("--user", "users", multiple=True, help="User, clear or hashed."),
-    click.option("--model", "models", multiple=True, help="Model that was asked for."),
-    click.option("--gpu-type", "gpu_types", multiple=True, help="Type the scheduler allocated."),
+    listed_options("runs"),
     click.option("--state", "states", multiple=True, type=_STATES, help="How it ended."),
     click.option("--only-reported", is_flag=True, help="Runs that told their step time."),
 )
