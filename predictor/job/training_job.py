@@ -286,15 +286,14 @@ def _sharding(options: Mapping[str, str]) -> str | None:
     zero, fsdp = options.get("zero", "0"), options.get("fsdp", "off")
     if fsdp == "hybrid_shard":
         return "hsdp"
-    if options.get("data_parallel_sharding_strategy") == "optim_grads_params":
+    strategy = options.get("data_parallel_sharding_strategy")
+    if strategy == "optim_grads_params" or fsdp in ("on", "full_shard"):
         return "fsdp"
     if zero != "0" or fsdp == "shard_grad_op":
         return f"zero{zero if zero != '0' else 2}"
     if options.get("use_distributed_optimizer") == "on":
         return "zero1"
-    if fsdp in ("off", "no_shard"):
-        return SHARDINGS[0] if options.keys() & SHARDING else None
-    return "fsdp"
+    return SHARDINGS[0] if options.keys() & SHARDING else None
 
 
 def parse_pairs(text: str) -> Pairs:

@@ -188,6 +188,12 @@ def test_sharded_weights_are_gathered_behind_the_layers_before(steps: StepModel)
     assert 0 < found.exposed_s < 0.2 * found.communication_s
 
 
+def test_stage_3_of_deepspeed_waits_for_what_fsdp_hides(steps: StepModel) -> None:
+    fsdp, zero3 = (steps.price(job(sharding=s, batch_size=4)) for s in ("fsdp", "zero3"))
+    assert zero3.communication_s == fsdp.communication_s
+    assert zero3.exposed_s == pytest.approx(zero3.communication_s)
+
+
 def test_sharded_weights_under_a_pipeline_are_gathered_once_a_step(steps: StepModel) -> None:
     piped = job(sharding="fsdp", framework="pytorch", gpus=16, pipeline_parallel=2)
     few, many = (steps.price(piped.but(grad_accum=n)) for n in (4, 16))

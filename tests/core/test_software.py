@@ -200,6 +200,7 @@ def test_options_that_contradict_each_other_are_refused() -> None:
     [
         ("zero=3", "zero3"),
         ("zero=0", "ddp"),
+        ("fsdp=full_shard;zero=3", "fsdp"),
         ("fsdp", "fsdp"),
         ("fsdp=no_shard", "ddp"),
         ("fsdp=shard_grad_op", "zero2"),
