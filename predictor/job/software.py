@@ -143,8 +143,9 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Era:
-    """What chooses defaults: framework, date and source, GPU, and whether 16 bits or more."""
+    """What chooses defaults: model, framework, date, source, GPU, and whether 16 bits or more."""
 
+    model: str
     framework: str
     date: float
     source: str
@@ -199,6 +200,7 @@ def _holds(entry: Mapping[str, Any], stated: Mapping[str, str], era: Era) -> boo
     return (
         era.framework in entry.get("frameworks", (era.framework,))
         and era.source in entry.get("sources", (era.source,))
+        and re.search(entry.get("model", ""), era.model.lower()) is not None
         and era.date >= entry.get("since", -math.inf)
         and not era.date >= entry.get("before", math.nan)
         and era.capability >= divmod(round(10 * entry.get("capability", 0)), 10)

@@ -140,6 +140,7 @@ class TrainingJob:
             expected = f"{gpu.product} has no {dtype.upper()} tensor cores; {advice}"
             raise JobError("precision", self.precision.value, expected)
         era = Era(
+            model=self.model,
             framework=self.framework,
             date=date_of(self.framework_date, self.source),
             source=self.source,

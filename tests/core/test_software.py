@@ -196,6 +196,22 @@ def test_options_that_contradict_each_other_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("model", "since"),
+    [
+        ("bert-base", 2024.4),
+        ("xlm-roberta-base", 2024.8),
+        ("google/flan-t5-xl", 2026.6),
+        ("gpt2", 2023.2),
+    ],
+)
+def test_attention_is_one_kernel_from_when_the_library_of_a_model_has_it(
+    model: str, since: float
+) -> None:
+    for date, fused in ((since - 0.1, False), (since, True)):
+        assert job(model, framework_date=date).software.fused_attention is fused
+
+
+@pytest.mark.parametrize(
     ("options", "sharding"),
     [
         ("zero=3", "zero3"),
