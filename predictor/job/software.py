@@ -196,7 +196,6 @@ def _stated(options: Pairs) -> dict[str, Setting]:
 
 
 def _holds(entry: Mapping[str, Any], stated: Mapping[str, str], era: Era) -> bool:
-    wanted = entry.get("stated", {})
     return (
         era.framework in entry.get("frameworks", (era.framework,))
         and era.source in entry.get("sources", (era.source,))
@@ -205,7 +204,7 @@ def _holds(entry: Mapping[str, Any], stated: Mapping[str, str], era: Era) -> boo
         and not era.date >= entry.get("before", math.nan)
         and era.capability >= divmod(round(10 * entry.get("capability", 0)), 10)
         and entry.get("sixteen_bit", era.sixteen_bit) == era.sixteen_bit
-        and all(stated.get(key) == value for key, value in wanted.items())
+        and all(stated.get(key) == value for key, value in entry.get("stated", {}).items())
     )
 
 

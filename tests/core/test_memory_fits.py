@@ -53,7 +53,7 @@ TIGHT = job("llama3-70b", gpu="h100", gpus=64, batch_size=1, seq_len=8192, shard
         ({"framework": "megatron-lm"}, False),  # keeps less than the rules of memory say
         ({"options": "flash_attention=off"}, False),
         ({"seq_len": 1024}, False),
-        ({"model": "t5-3b", "batch_size": 64}, True),
+        ({"model": "t5-3b", "batch_size": 64, "options": "flash_attention=on"}, True),
         ({"model": "resnet50", "batch_size": 4096, "seq_len": None}, False),  # no switch does it
     ],
 )

@@ -3,10 +3,9 @@
 Plain replicas all-reduce gradients in buckets while the backward pass runs (Li et al., arXiv
 2006.15704). ZeRO (Rajbhandari et al., arXiv 1910.02054): stages 1 and 2 reduce-scatter gradients
 and gather weights after the step, stage 2 reduces every micro-step; stage 3 and FSDP (Zhao et al.,
-arXiv 2304.11277) gather each unit's weights before its forward and its backward. FSDP gathers the
-next one behind the work of this one; stage 3 of DeepSpeed waits in hooks of every module, its host
-for all but two of the gathers (partitioned_param_coordinator.py), and hides nothing. Under a
-pipeline weights are gathered once a step, for they are kept, and gradients reduced behind the last
+arXiv 2304.11277) gather each unit's weights before its forward and its backward, FSDP behind the
+work of the one before; DeepSpeed waits in hooks of every module (partitioned_param_coordinator.py).
+Under a pipeline they come once a step, for they are kept, and gradients are reduced behind the last
 micro-batch (torch.distributed.pipelining; torchtitan's reshard_after_forward).
 Hybrid sharding does so inside a node, and all-reduces between nodes.
 """
@@ -91,8 +90,7 @@ CONTENTION = 0.7
 # What each further GPU of a ring costs a step in every message of a sharded unit, hidden or not:
 # 1.5 to 2.6 us from 128 to 512 H100 (llm-foundry's tables of MPT-1B, -3B and -7B).
 RANK_S = 2e-6
-WAITS = "zero3"
-FULLY = (WAITS, "fsdp", "hsdp")
+FULLY = ("zero3", "fsdp", "hsdp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +131,7 @@ def _fully_sharded(wires: Wires, group: Group, held: Replica, storage: Storage) 
     reduced = _reduced(job, storage)
     gather = wires.send("all_gather", held.weights * _sent(job), shard)
     scatter = wires.send("reduce_scatter", held.weights * reduced, shard)
-    first = 1.0 if job.shards == WAITS else 1 / held.units
+    first = 1.0 if job.shards == "zero3" else 1 / held.units
     forward = gather.behind(held.forward_s, first=first)
     kept = job.pipeline_parallel > 1
     backward = (scatter if kept else gather + scatter).behind(held.backward_s, first=first)
