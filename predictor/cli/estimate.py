@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from getpass import getuser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,11 +104,12 @@ def _request(
     words: tuple[str, ...], comment: str | None, given: dict[str, Any]
 ) -> tuple[JobRequest, Stated, tuple[str, ...]]:
     """The job, what it states of its training, and what is assumed of it."""
-    from profiles.gpus import gpus, known_name
+    from profiles.gpus import known_gpu
 
     from ..identify.files import user_files
     from ..identify.grammar import stated_text
     from ..identify.identify import identify, sbatch_options, started_gpus
+    from ..site.history.cells import gpu_type
     from ..site.similar import request
 
     directory, memory_gib = given.pop("directory").resolve(), given.pop("memory_gib")
@@ -121,9 +123,13 @@ def _request(
         asked["memory_bytes"] = round(memory_gib * GIB)
     if "gpus" not in asked and (started := started_gpus(script or "", words, files)):
         asked["gpus"] = started
-    kind = asked.get("gpu_type")
-    no_sheet = kind and known_name(kind) not in gpus() and NO_SHEET.format(kind)
-    told = ("gpus" not in asked and ONE_GPU, no_sheet, unclear_line(stated))
+    no_sheet = ""
+    if kind := asked.get("gpu_type"):
+        asked["gpu_type"] = gpu_type(kind)
+        no_sheet = NO_SHEET.format(kind) * (known_gpu(kind) is None)
+        stated = replace(stated, values=dict(stated.values) | {"gpu": kind})
+    one = "" if "gpus" in asked else ONE_GPU
+    told = (one, no_sheet, unclear_line(stated))
     assumed = filter(None, told)
     job = request.JobRequest(
         script=request.script_signature(" ".join(words) if script is None else script),
@@ -137,7 +143,7 @@ def _request(
 
 def _asked_in(options: Mapping[str, str]) -> dict[str, Any]:
     """The fields of a request that the options of sbatch state; counts are of the whole job."""
-    from ..site.history.cells import MIB, asked_gpus, gpu_type, limit_s, memory_bytes, whole
+    from ..site.history.cells import MIB, asked_gpus, limit_s, memory_bytes, whole
 
     def number(name: str) -> int | None:
         return whole(options.get(name, ""))
@@ -157,7 +163,7 @@ def _asked_in(options: Mapping[str, str]) -> dict[str, Any]:
         asked = asked_gpus(text if name == "gres" or text.isdecimal() else f"gpu:{text}")
         if text and asked is not None and asked.count:
             found["gpus"] = asked.count * times
-            found["gpu_type"] = asked.type and gpu_type(asked.type)
+            found["gpu_type"] = asked.type
             break
     gpus = found.get("gpus", 1)
     found["cpus"] = per_task * tasks if per_task else per_gpu * gpus if per_gpu else None

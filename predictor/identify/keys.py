@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from profiles.errors import UnknownGpuError
-from profiles.gpus import find_gpu
+from profiles.gpus import find_gpu, spelling, variants
 from profiles.storage import shipped_yaml
 
 from ..errors import JobError, UnknownModelError
@@ -119,8 +119,9 @@ def _image_size(text: str) -> tuple[int, ...]:
 
 
 def _gpu(text: str) -> str:
+    name = text[:MAX_TEXT]
     try:
-        return find_gpu(text[:MAX_TEXT]).name
+        return spelling(name) if variants(name) else find_gpu(name).name
     except UnknownGpuError as error:
         raise JobError("gpu", _short(text), error.expected) from None
 

@@ -234,6 +234,8 @@ def test_a_gpu_type_that_nobody_stated_is_told_and_widens(home: Path, tmp_path: 
     assert wide["0.05"] < narrow["0.05"]
     assert wide["0.95"] > narrow["0.95"]
     # a name of several cards is no less open here than where a job is predicted
+    path.write_text(path.read_text().replace("--gpus=1", "--gres=gpu:a100:1"))
+    assert json.loads(command("estimate", str(path), "--format", "json").stdout) == name
     (told,) = [line for line in name["assumptions"] if line.startswith("gpu: ")]
     assert "it could be a100-sxm4-40gb or" in told
     assert name["expected_s"] > card["expected_s"]

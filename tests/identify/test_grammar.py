@@ -237,7 +237,7 @@ def test_framework_gpu_fabric_and_optimizer_are_normalised() -> None:
     said = values('fw="PyTorch 2.3" gpu=V100 fabric="4x IB HDR" opt=apex_fused_adam')
     assert said["framework"] == "pytorch"
     assert 2024 < said.pop("framework_date") < 2025
-    assert said["gpu"] == "v100-sxm2-16gb"
+    assert said["gpu"] == "v100"  # which of them is not said
     assert said["fabric"] == "4x-ib-hdr"
     assert said["optimizer"] == "fusedadam"
 

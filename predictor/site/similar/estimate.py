@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from profiles.gpus import known_name
+
 from ...errors import PrecisionTimeError
 from ...estimate.assumptions import Assumption
 from ...estimate.core import Predictor
@@ -74,7 +76,8 @@ class PhysicsView:
     def _predicted(self, asked: str, gpu_type: str, gpus: int) -> Prediction | None:
         stated = parse_text(asked, "request")
         given: dict[str, Any] = {"gpus": gpus} if gpus else {}
-        if gpu_type:
+        word = stated.values.get("gpu")  # may leave open which of several cards it is
+        if gpu_type and (word is None or known_name(word) != gpu_type):
             given["gpu"] = gpu_type
         try:
             job = stated.job(**given)
