@@ -29,7 +29,7 @@ GOAL_S, GOAL_BYTES = 30.0, 2 * 2**30
 SAMPLE = Path(__file__).resolve().parents[1] / "profiles" / "samples" / "history.csv.gz"
 STAGES = Path(__file__).resolve().with_name("capacity_stages.py")
 THREADS = {"POLARS_MAX_THREADS": "2", "OMP_NUM_THREADS": "2"}
-RUNS = {"scan": "bare scan and sum", "facts": "facts and forecast", "report": "whole report, page"}
+RUNS = {"scan": "bare scan and sum", "report": "whole report, page"}
 
 
 def write_jobs(path: Path, sample: pl.DataFrame, jobs: int, apart_s: float) -> None:

@@ -71,14 +71,32 @@ def scan(path: Path, clock: Clock) -> None:
         pl.scan_parquet(path).group_by("gpu_type").agg(hours.sum()).collect()
 
 
-def facts(path: Path, clock: Clock) -> None:
-    """A report without predictions."""
-    _report(path, clock, None)
-
-
 def report(path: Path, clock: Clock) -> None:
     """The whole report as a page."""
-    _report(path, clock, _predictor())
+    from predictor.site.capacity import facts
+    from predictor.site.capacity import report as module
+    from predictor.site.capacity.jobs import of_file
+    from predictor.site.capacity.render.page import render_html
+    from predictor.site.history.ingest import Period
+
+    clock.around(facts, "hours_of", "splits", "waits", "limits", "predictions", "tensor_cores")
+    clock.around(
+        module,
+        "jobs_of",
+        "pools_of",
+        "use",
+        "configurations",
+        "better",
+        "forecasts",
+        "cleared",
+        "alternatives",
+    )
+    predictor = _predictor()
+    with clock.stage("all"):
+        period = Period(since_s=SINCE_S, until_s=UNTIL_S)
+        found = module.make_report(of_file(path), period, predictor)
+        with clock.stage("page"):
+            render_html(found)
 
 
 def whatif(path: Path, clock: Clock) -> None:
@@ -102,32 +120,6 @@ def whatif(path: Path, clock: Clock) -> None:
         module.what_if(jobs, plan, outlook, Terms(), pools_of(jobs.table, ()))
 
 
-def _report(path: Path, clock: Clock, predictor: Predictor | None) -> None:
-    from predictor.site.capacity import facts
-    from predictor.site.capacity import report as module
-    from predictor.site.capacity.jobs import of_file
-    from predictor.site.capacity.render.page import render_html
-    from predictor.site.history.ingest import Period
-
-    clock.around(facts, "hours_of", "splits", "waits", "limits", "predictions", "tensor_cores")
-    clock.around(
-        module,
-        "jobs_of",
-        "pools_of",
-        "use",
-        "configurations",
-        "better",
-        "forecasts",
-        "cleared",
-        "alternatives",
-    )
-    with clock.stage("all"):
-        period = Period(since_s=SINCE_S, until_s=UNTIL_S)
-        found = module.make_report(of_file(path), period, predictor)
-        with clock.stage("page"):
-            render_html(found)
-
-
 def _predictor() -> Predictor:
     from predictor.estimate.store import load_predictor
 
@@ -137,7 +129,7 @@ def _predictor() -> Predictor:
 def main() -> None:
     """Run one of the above on a file and print its stages."""
     clock = Clock()
-    runs = {each.__name__: each for each in (scan, facts, report, whatif)}
+    runs = {each.__name__: each for each in (scan, report, whatif)}
     runs[sys.argv[1]](Path(sys.argv[2]), clock)
     *parts, whole = clock.stages
     print(json.dumps(asdict(whole) | {"stages": [asdict(part) for part in parts]}))

@@ -218,11 +218,11 @@ class _Output:
             self.lengths[unit][count_of(told["v"])] = line
         return bool(found)
 
-    def told_before(self, line: int) -> set[float]:
-        """Numbers of steps, in the plural, that one line before says and none counts."""
+    def told_once(self) -> dict[float, int]:
+        """Numbers of steps, in the plural, that one line says and none counts, and the first."""
         alone = (marks[0] for marks in self.series.values() if len(marks) == 1)
-        plural = (m for m in alone if m.line < line and "s||step|" in m.series.lower())
-        return {mark.inner.at for mark in plural if mark.inner}
+        plural = [m for m in alone if "s||step|" in m.series.lower()]
+        return {m.inner.at: m.line for m in reversed(plural) if m.inner}
 
     def take_begin(self, text: str) -> None:
         """Keep lengths, and from where its statement counts epochs, of a line of the begin."""
@@ -318,12 +318,12 @@ def read_lines(lines: Iterable[str], head: Iterable[str] = (), stated: str = "")
     # A bar without words inside a bar of epochs is of the training, as one of the stated length.
     trained = [m for n, k in kinds.items() if k == TRAINING for m in series[n]]
     begun = min((m.line for m in trained if m.bar and m.inner is None), default=None)
-    asked = [n for n in output.lengths[EPOCH] if stated and n > 1]
+    asked, told_once = [n for n in output.lengths[EPOCH] if stated and n > 1], output.told_once()
     for name, marks in series.items():
         last = marks[-1]
         total = last.inner.total if last.bar and last.inner else None
         told = total in output.lengths[STEP] or any(total and total % n == 0 for n in asked)
-        told = told or total in output.told_before(marks[0].line)
+        told = told or (total in told_once and told_once[total] < marks[0].line)
         told = told or any(abs(marks[0].line - n) <= _NEAR_LINES for n in output.begins if total)
         if not kinds[name] and (told or (last.bar and begun is not None and last.line > begun)):
             kinds[name] = TRAINING
@@ -485,7 +485,8 @@ def _reading(
         steps = EPISODE if f"|{EPISODE}" in track.last.series.lower() else STEP
         steps = EPOCH if unit == EPOCH else steps
         lost = steps == STEP and max(output.lengths[STEP], default=0.0) < at
-        told = output.told_before(began) if lost else output.lengths[steps]
+        once = (n for n, line in output.told_once().items() if line < began)
+        told = list(once) if lost else output.lengths[steps]
         total = _stated(told, at, steps=steps != EPOCH)
     elif total is None and track.per_epoch and track.points[-1].mark.epoch is not None:
         epochs = _stated(output.lengths[EPOCH], track.points[-1].mark.epoch.at)

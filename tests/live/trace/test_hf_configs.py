@@ -151,14 +151,14 @@ MISTAKES: dict[str, tuple[Any, tuple[str, ...], str]] = {
     "no object": ([1], (), "hf_config="),
     "no model type": ({}, (), "model_type=None"),
     "unknown model type": ({"model_type": "bertt"}, (), "model_type='bertt'"),
-    "no head": (BERT, ("--seq-len", "32"), "invalid hf_task=None; one of causal-lm"),
-    "unknown task": (BERT, ("--hf-task", "poetry"), "invalid hf_task='poetry'; one of"),
+    "no head": (BERT, ("--seq-len", "32"), "invalid hf_task=None; expected one of causal-lm"),
+    "unknown task": (BERT, ("--hf-task", "poetry"), "invalid hf_task='poetry'; expected one of"),
     "task of another kind": (BERT, ("--hf-task", "ctc"), "a task that bert has a head for"),
     "no length": (BERT, ("--hf-task", "masked-lm"), "seq_len=None"),
     "too long": (
         BERT,
         ("--hf-task", "masked-lm", "--seq-len", "4096"),
-        "invalid seq_len=4096; at",
+        "invalid seq_len=4096; expected at",
     ),
     "no image size": (CASES["segformer"].config, (), "pixel_values=3,HEIGHT,WIDTH"),
 }

@@ -84,7 +84,7 @@ def test_an_unknown_operator_is_listed_and_priced_by_its_bytes(home: Path) -> No
 
 
 def test_a_name_of_the_catalog_is_refused(home: Path) -> None:
-    with pytest.raises(JobError, match="it means resnet50 there"):
+    with pytest.raises(JobError, match="as this is for resnet50"):
         trace(small, images(), name="ResNet-50")
 
 
