@@ -441,7 +441,8 @@ def _read_kind(reading: _Reading) -> None:
         options["resumed"] = "on"
     if told.get("evaluation") == "epoch":
         options["evaluation"] = "each_epoch"
-    if "frozen_part" in told or ("frozen" in told and adapters):  # that of two bodies is not all
+    several = adapters or "frozen_part" in special  # that of two bodies is not all
+    if "frozen_part" in told or ("frozen" in told and several):
         options["frozen"] = "part"
     elif "frozen" in told or names["probe"].search(program.lower()):
         options["frozen"] = "backbone"

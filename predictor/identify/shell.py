@@ -58,6 +58,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _READS = re.compile(r"(?:^|/)(?:python[\d.]*|(?:ba|z)?sh)$", re.ASCII)
 _SHELL = re.compile(r"(?:^|/)(?:ba|z)?sh$|\.(?:sh|bash|slurm|sbatch)$")
 _MANY = re.compile(rf"[*?\[{{{UNKNOWN}]")  # of patterns, {1..5} and what nobody knows
+_COUNTED = re.compile(r'[\s("]*\$#["\s]*(?:(?:>|!=|-gt)\s*0)?[\s)]*')  # (( $# )): of the arguments
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _EQUAL = {"=": True, "==": True, "-eq": True, "!=": False, "-ne": False}
 _LESS = {"-lt": (0, False), "-ge": (0, True), "-gt": (1, False), "-le": (1, True)}
@@ -300,8 +301,13 @@ class _Reader:
         match tests.statements:
             case (Simple(("getopts", *_)),):
                 return self.scope.values.get("#") == "0"
+            case (Arithmetic(text),):
+                return self.scope.values.get("#") == "0" and bool(_COUNTED.fullmatch(text))
             case (Simple(words),):
-                return _verdict(self._expanded(words)) is False
+                with self.scope.aside():
+                    if self.scope.values.get("#") == "0":
+                        self.scope.set("1", "")
+                    return _verdict(self._expanded(words)) is False
         return False
 
     def _define(self, function: Function) -> None:

@@ -115,7 +115,7 @@ def request_of(
     least, _, most = (options.get("nodes") or "").partition("-")
     limit = options.get("time")
     per_node = options.get("gpus_per_node")
-    texts = {f.name for f in fields(HookRequest)} - {"tres_per_node"}
+    texts = {f.name for f in fields(HookRequest)} - {"tres_per_node", "ntasks_per_node"}
     bound = minutes(limit) if limit else None
     return HookRequest(
         uid=uid,

@@ -35,6 +35,7 @@ def values(text: str, **variables: str) -> dict[str, Any]:
         "accelerate launch --num_processes 8 run.py",
         "deepspeed --num_gpus=8 run.py",
         "horovodrun -np 4 python run.py",
+        '/usr/bin/time -f "%E %M" -o time.log python run.py',
         "singularity exec --nv img.sif python run.py",
         "srun apptainer exec --nv img.sif torchrun run.py",
         "docker run --gpus all img python run.py",

@@ -33,11 +33,16 @@ class Written:
         ("--linear-probe", {"frozen": "backbone"}),
         ("--freeze_encoder", {"frozen": "part"}),
         ("--tune_mm_mlp_adapter True", {"frozen": "part"}),
+        ("--freeze_llm False --freeze_backbone True", {"frozen": "part"}),  # one of two bodies
+        ("--freeze_llm False --freeze_backbone False", {}),
         ("--apply_lora --lora_r 8", {"lora": "on", "lora_rank": "8"}),
         ("--use_lora False", {}),
         ("--use_peft --load_in_4bit", {"lora": "on", "quantized_base": "4bit"}),
         ("--bits 4", {"lora": "on", "quantized_base": "4bit"}),
         ("--bits 16", {}),
+        ("--use_lora --q_lora", {"lora": "on", "quantized_base": "4bit"}),
+        ("--use_lora True --q_lora False", {"lora": "on"}),
+        ("--distill_method one_stage", {"objective": "distillation"}),
         ("--quantization_bit 4", {"lora": "on", "quantized_base": "4bit"}),
         ("--distillation-type hard --teacher-model regnety_160", {"objective": "distillation"}),
         ("--distillation-type none", {}),
@@ -51,6 +56,27 @@ class Written:
 )
 def test_what_is_trained_is_read(words: str, options: dict[str, str]) -> None:
     assert dict(read(f"python {TRAIN} {words}").values.get("options", ())) == options
+
+
+def test_swifts_own_bits_quantise_what_adapters_stand_beside() -> None:
+    words = "--model Qwen/Qwen2.5-7B-Instruct --tuner_type lora --quant_method bnb --quant_bits 4"
+    options = dict(read(f"swift sft {words}").values["options"])  # type: ignore[arg-type]
+    assert (options["lora"], options["quantized_base"]) == ("on", "4bit")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "-m FlagEmbedding.finetune.embedder.encoder_only.base",
+        "-m tevatron.driver.train",
+        "train_retriever.py",
+        "train_dpr.py",
+    ],
+)
+def test_a_query_and_its_passages_are_no_single_sample(program: str) -> None:
+    words = "--model_name_or_path bert-base-uncased --per_device_train_batch_size 4 --max_steps 9"
+    told = read(f"torchrun --nproc_per_node 2 {program} {words}").problems
+    assert any("passages" in each.text for each in told)
 
 
 def test_a_way_of_tuning_that_is_not_known_is_told() -> None:

@@ -156,6 +156,10 @@ def test_a_branch_that_is_not_known_leaves_those_after_it_open() -> None:
         "while [ $# -gt 0 ]\ndo\n for x in 1 2; do A=$x; done\n if $x; then A=4; fi\ndone",
         'while getopts "a:h" o; do\n case "$o" in\n a) A=$OPTARG;;\n esac\ndone',
         "if [ $# -gt 0 ]; then A=$1; fi",
+        'while [[ "$1" != "" ]]; do case $1 in -a) shift; A=$1;; esac; shift; done',
+        'while [ -n "$1" ]; do A=$2; shift; done',
+        'while (( "$#" )); do A=$2; shift; done',
+        "while (($# > 0)); do A=$2; shift; done",
     ],
 )
 def test_a_loop_over_arguments_leaves_what_it_would_set_where_there_are_none(loop: str) -> None:

@@ -249,6 +249,7 @@ def test_a_script_is_read_as_sbatch_reads_it(tmp_path: Path, run: Run) -> None:
         ({"nodes": "2-4"}, "min_nodes", 2),
         ({"nodes": "2-4"}, "max_nodes", 4),
         ({"nodes": "3"}, "max_nodes", 3),
+        ({"ntasks_per_node": "4", "ntasks": "8"}, "ntasks_per_node", 4),
         ({"time": "UNLIMITED"}, "time_limit", float("inf")),
         ({"time": "90"}, "time_limit", 90),
         ({}, "time_limit", None),
