@@ -793,3 +793,76 @@ def test_a_pace_that_hardly_changed_makes_no_other_counter_better() -> None:
     found = read("max_epochs: 15000\n" + "".join(lines))
     assert (found.at, found.total) == (14000, 15000)
     assert found.remaining_s == pytest.approx(144, rel=0.05)
+
+
+def test_a_line_that_begins_the_training_of_an_epoch_states_no_length() -> None:
+    lines = []
+    for n in range(3000):
+        stamp = (BEGAN + timedelta(seconds=0.5 * n)).isoformat(" ")
+        if n % 300 == 0:
+            lines.append(f"{stamp} Now training epoch {n // 300 + 1}. LR=0.00{n}\n")
+        if n % 100 == 0:
+            at = f"Epoch[{n // 300 + 1:03d}/020], Step[{n % 300:04d}/0300]"
+            lines.append(f"{stamp} {at}, Avg Loss: 1.{n}\n")
+    for text in ("".join(lines), "".join(lines[:-3])):  # after such a line too
+        found = read(text)
+        assert (found.total, found.seconds_per_unit) == (6000, pytest.approx(0.5))
+
+
+def test_the_epoch_stands_in_brackets_before_a_count_of_steps() -> None:
+    lines = []
+    for n in range(0, 1200, 50):
+        stamp = (BEGAN + timedelta(seconds=0.4 * n)).isoformat(" ")
+        at = f"Train: [{n // 300 + 1:2d}/9] "
+        lines.append(f"{stamp} {at}Step {n % 300:03d}/300 Loss 2{n}.8\n")
+        if n % 300 == 250:
+            lines.append(f"{stamp} {at}Final Loss 2{n}.7\n")
+    found = read("".join(lines))
+    assert (found.unit, found.at, found.total) == ("step", 1150, 2700)
+    assert found.seconds_per_unit == pytest.approx(0.4)
+
+
+def test_rows_of_epoch_batch_and_losses_without_their_names_are_of_a_training() -> None:
+    lines = []
+    for n in range(0, 1600, 40):
+        stamp = (BEGAN + timedelta(seconds=2.0 * n)).isoformat(" ")
+        row = f"{n // 160:6d}/29 {n % 160:7d}/160 {0.01 * n:9.3g}    0.03     4.6   -12.{n}     8.2"
+        lines.append(f"{stamp} [INFO]: {row}\n")
+    found = read("".join(lines))
+    assert (found.kind, found.at, found.total) == (ProgressKind.TRAINING, 1560, 4800)
+    assert found.seconds_per_unit == pytest.approx(2.0)
+
+
+def test_a_time_stands_before_the_next_value_of_its_line() -> None:
+    lines = "".join(
+        f"epoch : 0 [{n}/900] Train loss: 0.{n},Valid: 0.4, time : {12.5 + n % 2 / 100} lr : 1\n"
+        for n in range(60)
+    )
+    assert read(lines).seconds_per_unit == pytest.approx(12.5, rel=0.01)
+
+
+def test_what_an_epoch_took_so_far_is_not_what_it_takes() -> None:
+    lines = "".join(
+        f"Epoch {n // 200 + 1} Loss 0.{n}\nTime taken for 1 epoch: {30 + n % 200}.5 secs\n"
+        for n in range(500)
+    )
+    assert read(lines).seconds_per_unit is None
+
+
+def test_a_bar_that_was_written_once_tells_a_rate_where_its_times_agree() -> None:
+    for left, rate in (("20:00", 3.0), ("43:20", None)):
+        line = f" 43%|███  | 300/700 [15:00<{left}, {rate or 6.5}s/it]\n"
+        said = "***** Running training *****\n{'loss': 2.4, 'epoch': 0.3}\n"
+        assert read(said + line).seconds_per_unit == rate
+
+
+def test_a_bar_that_goes_on_past_its_total_is_the_same() -> None:
+    parts = []
+    for epoch in range(1, 4):
+        for n in range(1, 20):  # two in 30 s, one of them at once
+            at = f"{n}/14" if n < 15 else f"{n}it"
+            left = "<01:00" if n < 15 else ""
+            gone = hms(30 * (n // 2 + 1))
+            parts.append(f"Epoch {epoch}: {at} [{gone}{left}, 15.00s/it, loss=87.{n}]\r")
+        parts.append(f"\nEpoch {epoch} Loss: 8{epoch}.1\n")
+    assert read("".join(parts)).seconds_per_unit == pytest.approx(15, rel=0.1)

@@ -159,8 +159,9 @@ def _special(text: str) -> Mark | None:
         if (match := special.search(text)) is None:
             continue
         found = Mark(start=match.start(), end=match.end(), inner=_count(match), unit=special.of)
-        if "epoch" in match.groupdict():
-            found.epoch = Count(float(match["epoch"]))
+        if "epoch" in (groups := match.groupdict()):
+            epochs = groups.get("epochs")
+            found.epoch = Count(float(match["epoch"]), float(epochs) if epochs else None)
         return found
     return None
 
@@ -192,6 +193,9 @@ def _words(text: str) -> Mark | None:
             epoch, step = ratios[0], ratios[1]
         else:
             step = ratios[0]
+    elif step and step["total"] and epoch is None and ratios:  # Train: [ 3/5] Step 50/335
+        trains = text[: ratios[0].start()].lower().rstrip(" :").endswith("train")
+        epoch = ratios[0] if trains and ratios[0].end() < step.start() else None
     if epoch is None and step is None:
         # ``120/2000 loss ...`` or ``[120] loss ...`` at the begin of a line that has losses.
         bare = known.BARE.search(text) if known.LOSS_WORDS.search(text) else None

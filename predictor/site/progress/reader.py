@@ -381,7 +381,9 @@ def _kind(marks: Sequence[Mark], losses: Sequence[int]) -> str:
 
 
 def _training(names: Collection[str], output: _Output) -> ProgressReading:
-    series = [_of_training(output.series[name]) for name in names]
+    bars = {n: n.replace("|step|bar", "|step/|bar") for n in names}
+    past = {n for n, whole in bars.items() if n != whole in names}  # of bars past their total
+    series = [_of_training(output.series[name]) for name in names if name not in past]
     whole = [[m for m in marks if m.epoch and m.inner is None] for marks in series]
     headers = [m for marks in whole for m in marks if not m.fraction]
     headers.sort(key=lambda mark: mark.line)
@@ -472,6 +474,9 @@ def _reading(
         return ProgressReading(kind=ProgressKind.TRAINING)
     began, unit = track.points[0].mark.line, track.unit
     loose = {u: [s for n, of, s in output.loose if n > began and of == u] for u in (unit, EPOCH)}
+    counted = (track.at - track.points[0].at) / (track.per_epoch or 1.0)
+    if len(loose[EPOCH]) > 2 * counted + 2:  # what an epoch took so far, line by line
+        loose[EPOCH] = []
     epoch = epoch or printed(loose[EPOCH])
     each_s = epoch.overall_s / track.per_epoch if epoch and track.per_epoch else 0.0
     rate = track.rate() or printed(loose[unit]) or printed([each_s] if each_s else [])

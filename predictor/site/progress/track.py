@@ -187,6 +187,9 @@ class Track:
         said = printed([s for p in self.points if (s := p.mark.unit_s) is not None], every)
         said = said or printed(list(self._by_etas())[-1 - _FEW :], every)
         found = self.by_clock() or self._by_times()
+        if said and len(self.points) == 1 and self.last.bar and self.last.elapsed_s:
+            mean_s = self.last.elapsed_s / max(1.0, self.last.stands[1])
+            said = said if abs(said.typical_s - mean_s) < mean_s / 2 else None
         if found is None or said is None:
             begun = self.at <= 1 and self.unit != EPOCH  # a first step holds the start
             return None if found is None and begun else found or said
