@@ -42,6 +42,7 @@ _BITS = ("4", "8")
 _SIZES = ("layers", "encoder_layers", "decoder_layers", "hidden")  # of a builder
 _ENCODERS = ("t5", "seq2seq", "recorded")  # families of networks with a decoder of their own
 _TOKENS = 2**16  # a whole batch from here on is counted in tokens
+_STEPS_AT_MOST = 2**13  # so is one that would be that many micro-steps of one GPU, or GPUs
 _DISTRIBUTED = frozenset(("torchrun", "torch.distributed.run", "torch.distributed.launch"))
 
 
@@ -332,7 +333,9 @@ def _read_batch(reading: _Reading) -> None:
     """Batches that are of a node, of all micro-steps, or of who knows what."""
     draft, special = reading.draft, reading.special
     many = special.get("total_or_tokens", "")
-    if many.isdigit() and int(many) >= _TOKENS:
+    each = draft.texts.get("batch_size", ("", ""))[1]
+    least = min(_TOKENS, int(each) * _STEPS_AT_MOST) if each.isdigit() else _TOKENS
+    if many.isdigit() and int(many) >= least > 0:
         special["batch_tokens"], many = many, ""
     if total := many or special.get("total_batch"):
         draft.say("global_batch_size", total)

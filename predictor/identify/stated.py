@@ -126,6 +126,7 @@ class Stated:
             own, other = self.values[name], weaker.values[name]
             places = self.origins[name], weaker.origins[name]
             if own != other and places[0] != places[1] and {SCRIPT, NOTES} & {*places}:
+                own, other = (f"{v:g}" if isinstance(v, float) else v for v in (own, other))
                 said = f"{places[0]} says {own}, {places[1]} {other}"
                 yield Problem(places[0], f"{name}: {said}: no limit is set", name, True)
         size, data = self.values.get("dataset_size"), weaker.values.get("dataset")

@@ -316,6 +316,9 @@ def test_every_family_is_found_by_its_evidence() -> None:
         ("--batch_size 8 --seq_len 512 --total_batch_size 262144", 512),
         ("--batch_size 8 --seq_len 512 --total_batch_size 1024", 1024),
         ("--batch_size 8 --total_batch_size 262144", None),
+        ("--batch_size 4 --total_batch_size 32768", None),
+        ("--batch_size 4 --seq_len 1024 --total_batch_size 32768", 32),
+        ("--batch_size 32 --seq_len 512 --total_batch_size 32768", 32768),
     ],
 )
 def test_a_large_total_is_counted_in_tokens(text: str, said: int | None) -> None:

@@ -86,6 +86,7 @@ def test_what_the_script_says_otherwise_is_told(comment: str, flags: str, field:
     found = identify(comment=comment, script=script)
     assert [p.field for p in found.contradictions] == [field]
     assert "no limit" in found.contradictions[0].text
+    assert ".0" not in found.contradictions[0].text  # 9 epochs, not 9.0
     assert not identify(script=script).contradictions
 
 

@@ -187,8 +187,9 @@ def test_an_empty_directive_says_nothing() -> None:
     assert read(f"#!/bin/bash\n#SBATCH\n#SBATCH --exclusive\n{GLUE}").trainer == "hf-trainer"
 
 
-def test_a_decoder_by_its_sizes_is_priced_as_the_network_of_these_sizes() -> None:
-    sizes = "--hidden_width=4096 --num_layers=32 --num_heads=32 --intermediate_size=11008"
+@pytest.mark.parametrize("width", ["--intermediate_size", "--llama_intermediate_size"])
+def test_a_decoder_by_its_sizes_is_priced_as_the_network_of_these_sizes(width: str) -> None:
+    sizes = f"--hidden_width=4096 --num_layers=32 --num_heads=32 {width}=11008"
     flags = f"{sizes} --model_type=llama_v2 --vocab_size=32000 --max_context_width=4096"
     stated = read(f"torchrun train.py {flags} --train_batch_size=1 --max_steps=9 --epochs=3")
     assert stated.values["steps"] == 9
