@@ -866,3 +866,14 @@ def test_a_bar_that_goes_on_past_its_total_is_the_same() -> None:
             parts.append(f"Epoch {epoch}: {at} [{gone}{left}, 15.00s/it, loss=87.{n}]\r")
         parts.append(f"\nEpoch {epoch} Loss: 8{epoch}.1\n")
     assert read("".join(parts)).seconds_per_unit == pytest.approx(15, rel=0.1)
+
+
+def test_a_time_left_that_is_of_steps_alone_grows_by_the_pauses() -> None:
+    """Of 40 epochs of 400 steps at 0.5 s, which the output does not say, with 100 s after each."""
+    lines = []
+    for n in range(0, 8000, 100):
+        stamp = (BEGAN + timedelta(seconds=0.5 * n + 100 * (n // 400))).isoformat(" ")
+        left = hms((16000 - n) * 0.5)
+        at = f"Epoch: [{n // 400}] [{n % 400:3d}/400]"
+        lines.append(f"{stamp} {at} loss: 2.{n} eta: {left} batch_cost: 0.5000\n")
+    assert read("".join(lines)).remaining_s == pytest.approx(8100 * 0.75, rel=0.05)

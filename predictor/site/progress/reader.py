@@ -528,7 +528,11 @@ def _remaining_s(
     if rate is None or track.per_epoch is None or len(said) < _ETAS:
         return None
     longer = sum(s > 3 * (track.per_epoch - at + 1) * rate.typical_s for s, at in said)
-    return last.eta_s if 2 * longer > len(said) else None
+    if last.eta_s is None or 2 * longer <= len(said):
+        return None
+    # It holds the steps alone, at what one takes: by stamps the pauses come on top.
+    alone = printed([s for p in track.points if (s := p.mark.unit_s)]) if track.by_clock() else None
+    return last.eta_s * (max(1.0, rate.overall_s / alone.typical_s) if alone else 1.0)
 
 
 def _stated(lengths: Collection[float], at: float, *, steps: bool = False) -> float | None:
