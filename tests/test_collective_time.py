@@ -107,6 +107,15 @@ def test_the_slower_fabric_takes_longer(times: CollectiveTimes) -> None:
     assert seconds[-1] > 10 * seconds[0]
 
 
+@pytest.mark.parametrize(
+    ("text", "name", "rails"),
+    [("4x200Gb", "roce-200", 4), ("400Gb/s", "roce-400", 1), ("100Gbps", "ethernet-100", 1)],
+)
+def test_a_network_may_be_named_by_its_rate(text: str, name: str, rails: int) -> None:
+    fabric = fabric_of(find_gpu("a100"), text)
+    assert (fabric.name, fabric.rails) == (name, rails)
+
+
 def test_the_usual_fabric_of_a_node_is_that_of_its_generation() -> None:
     usual = {name: fabric_of(find_gpu(name), None) for name in ("v100", "a100", "h100")}
     assert [(f.name, f.rails) for f in usual.values()] == [

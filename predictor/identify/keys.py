@@ -47,7 +47,7 @@ _YEARS = (2010.0, 2100.0, "a year such as 2024.5")
 _EPOCHS = (math.ulp(0.0), 1e6, "a number above 0, to 1000000")
 _SUFFIXES = {"": 0, "k": 3, "m": 6, "b": 9}
 _NUMBER = re.compile(r"(\d[\d_]{0,24}(?:\.\d{0,24})?(?:e[+-]?\d{1,3})?)([kmb]?)", re.A | re.I)
-_AXES = re.compile(r"\d{1,6}(?:[x×]\d{1,6}){0,3}", re.A | re.I)
+_AXES = re.compile(r"\d{1,6}(?:[x×,]\d{1,6}){0,3}", re.A | re.I)
 _FABRIC = re.compile(r"(?:(\d{1,3})-?x-?)?([a-z][a-z0-9-]*|\d[a-z0-9-]*)", re.A)
 _PAIR_KEY = re.compile(r"[a-z][a-z0-9_.]{0,47}", re.A)
 _PAIR_VALUE = re.compile(r"[A-Za-z0-9._+:/@*-]{1,64}", re.A)
@@ -110,7 +110,7 @@ def _share(text: str) -> float:
 
 
 def _image_size(text: str) -> tuple[int, ...]:
-    axes = tuple(int(n) for n in re.split("[x×]", text.lower())) if _AXES.fullmatch(text) else ()
+    axes = tuple(int(n) for n in re.split("[x×,]", text.lower())) if _AXES.fullmatch(text) else ()
     if len(axes) > 1 and axes[0] <= _MOST_CHANNELS and min(axes[1:]) >= _LEAST_AXIS:
         axes = axes[1:]
     if not 1 <= len(axes) <= 3 or not 1 <= min(axes) <= max(axes) <= _MOST_AXIS:

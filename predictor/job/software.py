@@ -45,8 +45,9 @@ class Software:
     defaults. ``compiled`` steps are fused and cost the host less, ``captured`` ones next to
     nothing; ``fused_kernels`` fuse pointwise work alone, one that ``spells_out`` GELU and layer
     norm runs a kernel for each operation. ``one_process`` launches the work of every GPU in turn.
-    ``recompute`` is ``nothing``, ``attention`` or ``layers``. ``frozen`` is nothing, ``backbone``
-    (all but the last layer) or ``part``, ``objective`` nothing, ``distillation`` or ``preference``.
+    ``recompute`` is ``nothing``, ``attention`` or ``layers``, the latter without
+    what no gradient reads where ``recompute_ends_early``. ``frozen`` is nothing, ``backbone`` (all
+    but the last layer) or ``part``, ``objective`` nothing, ``distillation`` or ``preference``.
     A ``resumed`` one goes on from a checkpoint, one that ``evaluates`` does so after each epoch.
     ``half_weights`` (apex O2) are weights in the lower format beside FP32 masters. What is None was
     not stated. ``settings`` say where each field comes from. ``older_attention`` is a kernel made
@@ -73,6 +74,7 @@ class Software:
     channels_last: bool = False
     recompute: str = "nothing"
     recompute_modules: str = ""
+    recompute_ends_early: bool = False
     half_weights: bool = False
     reduces_in_full: bool = False
     unpadded: bool | str = False

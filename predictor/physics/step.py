@@ -118,7 +118,9 @@ class StepModel:
         host_s = host_rates(job).seconds(work)
         if graph.synchronous:
             host_s[0] += proposals_s(job)
-        return stage_work(graph, typed, work, each_s, host_s, again(graph, recompute_of(job)))
+        early = job.software.recompute_ends_early
+        twice = again(graph, recompute_of(job), ends_early=early)
+        return stage_work(graph, typed, work, each_s, host_s, twice)
 
     def device_s(self, job: TrainingJob, work: Work) -> Floats:
         """Device seconds of one instance of each operator, (n,), by the kernels the job has."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from predictor.estimate.measurement import measurement
-from predictor.job.frameworks import parse_framework, submission_options
+from predictor.job.frameworks import framework_of, parse_framework, submission_options
 from predictor.job.training_job import TrainingJob
 
 
@@ -23,11 +23,20 @@ from predictor.job.training_job import TrainingJob
         ("megatron-lm pytorch", "megatron"),
         ("llm-foundry", "llm-foundry"),
         ("jax/flax", "jax"),
+        ("torchtitan", "pytorch"),
+        ("llama-factory", "pytorch"),
+        ("megatron-bridge", "megatron"),
+        ("paddlenlp", "paddlepaddle"),
         ("", "pytorch"),
     ],
 )
 def test_names(text: str, name: str) -> None:
     assert parse_framework(text).name == name
+
+
+@pytest.mark.parametrize("text", ["nanotron", "trl 0.26", "axolotl", "open_clip", "levanter"])
+def test_trainers_may_stand_for_what_they_are_made_of(text: str) -> None:
+    assert framework_of(text).name == ("jax" if text == "levanter" else "pytorch")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from predictor.job.precision import Precision
 from predictor.job.training_job import TrainingJob
 from predictor.physics.autocast import LOWER_PRECISION, autocast
 from predictor.physics.job_graph import job_graph
-from predictor.physics.parallel.stages import Recompute, again, parts_of
+from predictor.physics.parallel.stages import Recompute, again
 from predictor.physics.step import StepModel, StepTime
 
 MODELS = (
@@ -186,8 +186,9 @@ def test_checkpointing_runs_the_forward_pass_again(
 ) -> None:
     plain, twice = steps.price(job), steps.price(job.but(options={"act_ckpt": state}))
     graph = job_graph(job, entry_of(job.model))
-    first, end = parts_of(graph).body
-    layers = sum(o.flops * o.count for o in graph.operators[first:end] if is_forward(o))
+    early = job.software.recompute_ends_early
+    again_ = again(graph, Recompute.LAYERS, ends_early=early)
+    layers = sum(graph.operators[i].flops * graph.operators[i].count for i in again_)
     assert twice.flops == pytest.approx(plain.flops + layers * job.grad_accum)
     assert plain.compute_s < twice.compute_s < 1.6 * plain.compute_s
     assert twice.communication_s == plain.communication_s
@@ -217,6 +218,31 @@ def test_checkpointing_repeats_neither_loss_nor_lookup(job: TrainingJob) -> None
     assert twice
     assert not {Kind.LOSS, Kind.EMBEDDING} & {o.kind for o in twice}
     assert all(is_forward(o) and o.count > 1 for o in twice)
+
+
+@pytest.mark.parametrize(
+    ("model", "left_out"), [("llama3-8b", 1), ("gpt2", 0), ("mixtral-8x7b", 0)]
+)
+def test_recomputation_ends_at_the_last_activation_that_a_gradient_reads(
+    model: str, left_out: int
+) -> None:
+    """Dropout behind the last product, or the weights of experts, read what it gives."""
+    job = TrainingJob(model=model, precision=Precision.MIXED_BF16_FP32, gpu="h100", batch_size=1)
+    graph = job_graph(job, entry_of(job.model))
+    whole, needed = (again(graph, Recompute.LAYERS, ends_early=early) for early in (False, True))
+    products = [i for i in whole - needed if graph.operators[i].kind is Kind.GEMM]
+    assert needed < whole
+    assert len(products) == left_out
+
+
+def test_recomputation_ends_early_in_today_s_pytorch_and_in_jax() -> None:
+    job = TrainingJob(model="llama3-8b", precision=Precision.BF16, gpu="h100", batch_size=1)
+    early = {
+        name: job.but(framework=name, framework_date=date).software.recompute_ends_early
+        for name, date in (("pytorch", None), ("jax", 2023.0), ("megatron", None))
+    }
+    assert early == {"pytorch": True, "jax": True, "megatron": False}
+    assert not job.but(framework_date=2025.0).software.recompute_ends_early
 
 
 @given(job=jobs(SPLITTABLE), accum=st.sampled_from((1, 2, 4, 16)))
@@ -290,6 +316,15 @@ def test_selective_checkpointing_in_pytorch_repeats_every_second_product(steps: 
     assert Kind.ATTENTION not in repeated
     products = [o for o in graph.operators if is_forward(o) and o.kind is Kind.GEMM]
     assert 0.3 * len(products) < repeated.count(Kind.GEMM) < 0.6 * len(products)
+
+
+def test_decoders_of_jax_have_one_kernel_of_attention_since_maxtext() -> None:
+    job = TrainingJob(model="llama3-8b", precision="bf16-mixed", gpu="h100", batch_size=1)
+    fused = [
+        job.but(framework="jax", **changed).software.fused_attention
+        for changed in ({}, {"framework_date": 2022.0}, {"precision": "fp32"}, {"model": "t5-base"})
+    ]
+    assert fused == [True, False, False, False]
 
 
 def test_jax_keeps_activations_in_the_lower_format(steps: StepModel) -> None:

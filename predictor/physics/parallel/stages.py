@@ -129,6 +129,7 @@ def hidden_norms(operators: Iterable[Operator]) -> tuple[Operator, ...]:
 # Megatron-LM's name of what selective recomputation means unless other modules are named.
 CORE = "core_attn"
 NOT_AGAIN = frozenset({Kind.LOSS, Kind.EMBEDDING})
+SUM = "add"
 
 
 class Recompute(StrEnum):
@@ -150,23 +151,33 @@ def recompute_of(job: TrainingJob) -> Recompute:
     return Recompute.NOTHING if asked is Recompute.ATTENTION and not core else asked
 
 
-def again(graph: Graph, recompute: Recompute) -> frozenset[int]:
+def again(graph: Graph, recompute: Recompute, *, ends_early: bool = False) -> frozenset[int]:
     """Positions in ``Graph.operators`` of what runs a second time.
 
-    Of operators, as torchtitan chooses them: all but attention and every second product.
+    Of operators, as torchtitan chooses them: all but attention and every second product. Of layers,
+    where it ``ends_early``, all but what stands behind the last activation that is kept.
     """
     if recompute in (Recompute.LAYERS, Recompute.OPERATORS):
         first, end = parts_of(graph).body
         inside = range(first, end or len(graph.operators))
         operators = ((i, graph.operators[i]) for i in inside)
-        forward = [(i, o.kind) for i, o in operators if is_forward(o) and o.kind not in NOT_AGAIN]
-        kept = [i for i, kind in forward if kind is Kind.GEMM][::2]
-        kept += [i for i, kind in forward if kind is Kind.ATTENTION]
-        whole = recompute is Recompute.LAYERS
-        return frozenset(i for i, _ in forward).difference(() if whole else kept)
+        forward = [(i, o) for i, o in operators if is_forward(o) and o.kind not in NOT_AGAIN]
+        if recompute is Recompute.LAYERS:
+            return frozenset(i for i, _ in (_needed(forward) if ends_early else forward))
+        kept = [i for i, o in forward if o.kind is Kind.GEMM][::2]
+        kept += [i for i, o in forward if o.kind is Kind.ATTENTION]
+        return frozenset(i for i, _ in forward).difference(kept)
     if recompute is Recompute.ATTENTION:
         return frozenset(_attention(graph.operators))
     return frozenset()
+
+
+def _needed(forward: list[tuple[int, Operator]]) -> list[tuple[int, Operator]]:
+    """All but the sums that end a layer, and the product before them: no gradient reads those."""
+    end = len(forward)
+    while end and forward[end - 1][1].function == SUM:
+        end -= 1
+    return forward[: end - 1 if end and forward[end - 1][1].kind is Kind.GEMM else end]
 
 
 def _attention(operators: Sequence[Operator]) -> Iterator[int]:
