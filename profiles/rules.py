@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
@@ -24,6 +25,7 @@ BOOST_TOLERANCE = 1.25
 IN_SWITCH_REDUCTION = 2.0
 CONSISTENCY = 0.03  # throughput against iteration time of one row
 
+_UNSPLIT = re.compile(r"\btp/pp\b.* not printed", re.IGNORECASE)
 _NEEDS = TABLES["needs"]
 _UNITS, _TIMES, _NUMBERS = (COLUMNS[name] for name in ("units", "times", "numbers"))
 
@@ -170,6 +172,8 @@ def _measurement_faults(row: Row) -> Iterator[str]:
             yield f"nodes x gpus_per_node is {whole:g}, gpus is {row['gpus']}"
     if not _consistent(row):
         yield "throughput and iteration_s contradict each other"
+    if _UNSPLIT.search(row.get("note", "")):
+        yield "how its model is split is not printed"
 
 
 def _consistent(row: Row) -> bool:

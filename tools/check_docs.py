@@ -20,6 +20,7 @@ from pathlib import Path
 import click
 
 import precision_time
+from predictor.errors import PrecisionTimeError
 
 TOP = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")
 FOLDERS = ("docs", "benchmarks", "profiles")
@@ -141,6 +142,8 @@ def usage_error(program: click.Command, arguments: list[str]) -> str | None:
         return None
     except click.UsageError as error:
         return None if _names_a_missing_file(error) else error.format_message()
+    except PrecisionTimeError as error:
+        return str(error)
     return None
 
 

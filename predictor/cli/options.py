@@ -35,8 +35,6 @@ TOO_LARGE = "(does not fit)"
 strict_option = click.option(
     "--strict", is_flag=True, help="Exit with 1 where a job does not fit the memory of its GPUs."
 )
-_TYPES = {"int": int, "float": float}
-_SIZE = re.compile(r"\d+(x\d+){0,2}")
 _POOL = re.compile(r"(.+):(\d+)(?:/(\d*))?", re.ASCII)
 _AGO = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([mhdw])", re.ASCII)
 _UNITS_S = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
@@ -103,6 +101,17 @@ model_argument = click.argument(
 )
 
 
+def _type(field: str, told: Mapping[str, Any], kind: str) -> Callable[[str], Any]:
+    """How a value is read; a whole number as in comments and annotations: ``8k``."""
+
+    def integer(text: str) -> int:
+        from ..identify.keys import read_value
+
+        return int(read_value(field, str(text)))
+
+    return integer if "most" in told else float if kind.startswith("float") else str
+
+
 def _option(one: Field[Any], told: Mapping[str, Any]) -> Decorator:
     name, several = "--" + told.get("option", one.name).replace("_", "-"), "repeated" in told
     if one.type == "bool":
@@ -114,7 +123,7 @@ def _option(one: Field[Any], told: Mapping[str, Any]) -> Decorator:
     return click.option(
         name,
         one.name,
-        type=_Needed(told["help"]) if required else _TYPES.get(str(one.type).split(" ")[0], str),
+        type=_Needed(told["help"]) if required else _type(one.name, told, str(one.type)),
         required=required,
         show_default=isinstance(one.default, int | str) and one.default != "",
         multiple=several,
@@ -128,16 +137,15 @@ def _option(one: Field[Any], told: Mapping[str, Any]) -> Decorator:
 def job_of(model: str, fields: Mapping[str, Any]) -> TrainingJob:
     """The job that the values of ``job_options`` describe; raises JobError."""
     from ..graphs.catalog import entry_of
+    from ..identify.keys import parse_phases
 
     entry = entry_of(model)
     stated = dict(fields) | {"precision": parse_precision(fields["precision"])}
     options = pairs("option", stated.pop("options"))
     variant = pairs("variant", stated.pop("variant"))
     if texts := stated["phases"]:
-        from ..identify.keys import parse_phases
-
         stated["phases"] = parse_phases(";".join(texts))
-    size = image_size(stated.pop("image_size"), entry)
+    size = None if (text := stated.pop("image_size")) is None else image_size(text, entry)
     for name in ("seq_len", "mean_seq_len"):
         if entry.seq_len is None and stated[name]:
             raise JobError(name, stated[name], f"{entry.name} takes no tokens; leave it out")
@@ -157,13 +165,11 @@ def pairs(field: str, texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(dict(found).items()))
 
 
-def image_size(text: str | None, entry: ModelEntry) -> tuple[int, ...] | None:
+def image_size(text: str, entry: ModelEntry) -> tuple[int, ...]:
     """``H``, ``HxW`` or ``HxWxD``; one number stands for all axes of the model."""
-    if text is None:
-        return None
-    if not _SIZE.fullmatch(text):
-        raise JobError("image_size", text, "expected H, HxW or HxWxD in whole numbers")
-    axes = tuple(int(n) for n in text.split("x"))
+    from ..identify.keys import read_value
+
+    axes: tuple[int, ...] = read_value("image_size", text)
     usual = entry.image_size
     if usual is None:
         raise JobError("image_size", text, f"{entry.name} takes no images; leave it out")

@@ -148,7 +148,7 @@ def widened(factor: float, level: float, found: Sequence[Assumption]) -> float:
     share = NormalDist().inv_cdf(level) / _RANGE_DEVIATIONS
     assumed = math.hypot(*(share * math.log(end) for end in ends))
     own = math.log(factor)
-    if own * (level - 0.5) < 0:  # near the median, where errors have a bias: they add up
+    if own * (level - 0.5) <= 0:  # near the median, where errors have a bias: they add up
         return math.exp(own + math.copysign(assumed, level - 0.5))
     return math.exp(math.copysign(math.hypot(own, assumed), level - 0.5))
 

@@ -5,8 +5,7 @@ The way from a job to its time, each step where it is written:
 1. what is asked, and the software it comes to: ``TrainingJob``, ``job.software.resolve``
 2. what makes it fit its memory: ``physics.memory.as_it_runs``
 3. its operators and their number formats: ``physics.job_graph``, ``physics.autocast``
-4. seconds of each operator, of messages, of the update: ``OperatorTimes.price``,
-   ``physics.collectives``, ``physics.optimizer``
+4. seconds of all parts: ``OperatorTimes.price``, ``physics.collectives``, ``physics.optimizer``
 5. one step of them: ``StepModel.price``, with ``physics.parallel`` where the model is split
 6. what runs say of such sums: ``Residual.estimate``; what the job leaves open:
    ``assumptions_of``; how wrong both may be: ``intervals.factor``

@@ -80,7 +80,8 @@ def test_help_needs_no_numerical_library() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--batch-size", "0"), ("batch_size=0", "at least 1")),
+        (("--batch-size", "0"), ("batch_size='0'", "from 1 to")),
+        (("--gpus", "a100"), ("gpus='a100'", "expected a number such as 256")),
         (("--sharding", "zero9"), ("sharding='zero9'", "zero3", "fsdp")),
         (("--precision", "fp12"), ("precision='fp12'", "mixed_bf16_fp32")),
         (("--precision", "fp8"), ("precision='mixed_fp8_bf16'", "no FP8 tensor cores")),

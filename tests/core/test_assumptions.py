@@ -159,6 +159,7 @@ def test_assumptions_only_widen(found: list[Assumption], level: float, wide: flo
     more = widened(factor, level, found)
     assert more >= factor * (1 - 1e-9) if level >= 0.5 else more <= factor * (1 + 1e-9)
     assert widened(factor, level, []) == factor
+    assert widened(1 / wide, 0.5, found) == pytest.approx(1 / wide)
     assert (decisive(found) is None) == all(max(a.high, 1 / a.low) <= 2 for a in found)
 
 

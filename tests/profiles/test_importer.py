@@ -250,6 +250,7 @@ def test_a_corrupted_collective_is_quarantined_with_its_reason(
         ({"gpus": ""}, "gpus is empty"),
         ({"nodes": "2.0"}, "nodes x gpus_per_node is 16"),
         ({"note": "UNRELIABLE"}, "UNRELIABLE"),
+        ({"note": "tp/pp and micro-batch not printed"}, "how its model is split is not printed"),
         ({"source_commit": ""}, "source_commit is empty"),
     ],
 )
