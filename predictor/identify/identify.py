@@ -40,7 +40,7 @@ from .launch import (
 )
 from .rules import RuleContext, Rules
 from .shell import JOINS, MAX_SCRIPT, UNKNOWN, VISIBLE, Command, Script, Sourced, read_script
-from .stated import FILE, LENGTHS, NOTES, NOTHING, SCRIPT, Problem, Stated, one_line
+from .stated import FILE, LENGTHS, NOTES, NOTHING, PAIRS, SCRIPT, Problem, Stated, one_line
 
 MARK = "#SBATCH"
 IMAGE = "container-image"  # the option of pyxis
@@ -69,6 +69,7 @@ HERE = {"SLURM_SUBMIT_DIR": ".", "PWD": "."}
 NOWHERE = -1
 # What a configuration of DeepSpeed that the script itself writes would have said.
 _OF_DEEPSPEED = re.compile(r"sharding:the file of|file:--deepspeed[^,]+ is not read")
+_RESUMED = ("resumed", "on")
 # Problems that any program may have.
 _OF_FILES = ("file", "precision")
 
@@ -362,7 +363,7 @@ def _training(training: Sequence[tuple[_Run, Stated]], configs: Sequence[Stated]
     """What all training commands agree on, over the configurations that the script writes."""
     if not training:
         return NOTHING
-    agreed = _agreed([stated for _, stated in training], "two training commands")
+    agreed = _agreed([stated for _, stated in training], "training commands")
     spreads = any(problem.field == "gpus" for problem in agreed.problems)
     alone = len(training) == 1 and training[0][0].launch.alone and not spreads
     agreed = replace(agreed, alone=alone)
@@ -371,7 +372,7 @@ def _training(training: Sequence[tuple[_Run, Stated]], configs: Sequence[Stated]
     elif any(run.repeated for run, _ in training):
         agreed = _without_length(agreed, "the training command is in a loop or function")
     # a DeepSpeed configuration that the script writes completes the command line
-    written = _agreed(configs, "two DeepSpeed configurations")
+    written = _agreed(configs, "DeepSpeed configurations")
     joined = completed(agreed, written)
     if not written.values:
         return joined
@@ -390,34 +391,31 @@ def _one_runs(training: Sequence[tuple[_Run, Stated]]) -> bool:
 
 
 def _agreed(stated: Sequence[Stated], what: str) -> Stated:
-    """The fields on which all that state them agree; a problem for each of the others."""
+    """What all of them state alike; a problem with what only some state, or otherwise."""
     if len(stated) < 2:
         return stated[0] if stated else NOTHING
     values: dict[str, Any] = {}
-    origins: dict[str, str] = {}
-    clashes: dict[str, str] = {}
-    for one in stated:
-        for name, value in one.values.items():
-            if values.setdefault(name, value) != value:
-                clashes[name] = one.origins[name]
-            origins[name] = one.origins[name]
-    unknown = next((s.unknown_model for s in stated if s.unknown_model), None)
-    if unknown is not None and "model" in values:
-        clashes["model"] = origins["model"]
     problems = [p for one in stated for p in one.problems]
-    if "dataset" in values and any(problem.field == "dataset" for problem in problems):
-        clashes["dataset"] = origins["dataset"]
-    begun = [one for one in stated if "resumed" not in dict(one.values.get("options", ()))]
-    if begun and "options" in values:  # as where one of two branches resumes
-        values["options"] = tuple(p for p in values["options"] if p[0] != "resumed")
-    for name, origin in clashes.items():
-        del values[name], origins[name]
-        problems.append(Problem(origin, f"{what} differ in {name}: state it in --comment", name))
+    origins = {name: origin for one in stated for name, origin in one.origins.items()}
+    for name, origin in origins.items():
+        said = [one.values[name] for one in stated if name in one.values]
+        told = [{*one} if name in PAIRS else {one} for one in said]
+        alike = set.intersection(*told) if len(told) == len(stated) else set()
+        if set.union(*told) - alike - {_RESUMED}:  # one of two branches may resume
+            text = f"{what} differ in {name}: state it in --comment"
+            problems.append(Problem(origin, text, name))
+        if alike:
+            values[name] = tuple(sorted(alike)) if name in PAIRS else said[0]
+    unknown = {one.unknown_model for one in stated}
     trainers = {one.trainer for one in stated}
-    trainer = trainers.pop() if len(trainers) == 1 and "precision" not in clashes else None
-    unclear = tuple(dict.fromkeys(name for one in stated for name in one.unclear))
-    told = tuple(dict.fromkeys(problems))
-    return Stated(values, origins, told, unknown, trainer=trainer, unclear=unclear)
+    return Stated(
+        values,
+        {name: origins[name] for name in values},
+        tuple(dict.fromkeys(problems)),
+        unknown.pop() if len(unknown) == 1 else None,
+        trainer=trainers.pop() if len(trainers) == 1 else None,
+        unclear=tuple(dict.fromkeys(name for one in stated for name in one.unclear)),
+    )
 
 
 def _without_length(stated: Stated, why: str) -> Stated:

@@ -480,6 +480,33 @@ def test_launchers_that_differ_say_no_number_of_gpus() -> None:
     assert started_gpus("\n".join(two), ()) is None
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        ("--bf16 --bs 8", "--bs 8", {"batch_size": 8}),
+        ("--bs 8", "--bs 4 --seq-len 128", {}),
+        ("--global-batch-size 64", "--batch-size 8", {}),
+        ("--model gpt2 --bs 8", "--model mine/own --bs 8", {"batch_size": 8}),
+        ("--model mine/own --bs 8", "--model mine/other --bs 8", {"batch_size": 8}),
+        ("--use_lora --bs 8", "--use_lora --lora_r 8", {"options": (("lora", "on"),)}),
+    ],
+)
+def test_what_only_some_trainings_state_is_not_said_of_the_job(
+    first: str, second: str, told: dict[str, Any]
+) -> None:
+    for commands in ((first, second), (second, first), (first, second, first)):
+        stated = parse_script("".join(f"python train.py {one}\n" for one in commands))
+        assert stated.values == told
+        assert stated.unknown_model is None
+        assert any("differ in" in p.text or p.field == "model" for p in stated.problems)
+
+
+def test_a_command_that_judges_takes_nothing_from_the_training() -> None:
+    run = "python train.py --model gpt2 --bs 8 --bf16 --epochs 2"
+    alone = parse_script(run).values
+    assert parse_script(f"{run}\npython evaluate.py --model gpt2 --bs 64\n").values == alone
+
+
 def test_data_of_one_training_are_not_those_of_the_others() -> None:
     run = "torchrun train.py --model resnet50 -b 8 --epochs 1"
     stated = parse_script(f"{run} --dataset imagenet\n{run} --dataset mine\n")
