@@ -13,7 +13,8 @@ from typing import Any
 
 from predictor.identify.files import Files, settings_of
 from predictor.identify.launch import Launch, launch_of, shell_text
-from predictor.identify.shell import UNKNOWN, Command, read_script
+from predictor.identify.shell import Command, read_script
+from predictor.identify.shell_syntax import UNKNOWN
 from predictor.site.similar.request import script_signature
 from profiles.gpus import known_gpu
 from profiles.storage import shipped_yaml

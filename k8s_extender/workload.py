@@ -17,7 +17,8 @@ from predictor.identify.grammar import spoken
 from predictor.identify.identify import dated, identify, parse_script
 from predictor.identify.launch import Launch, as_flags, serves
 from predictor.identify.rules import RuleContext, Rules
-from predictor.identify.shell import JOINS, UNKNOWN
+from predictor.identify.shell import JOINS
+from predictor.identify.shell_syntax import UNKNOWN
 from predictor.identify.stated import Problem, Stated
 
 from . import pods

@@ -28,7 +28,7 @@ from .launch import (
     said,
     switched,
 )
-from .shell import UNKNOWN
+from .shell_syntax import UNKNOWN
 from .stated import DECISIVE, FILE, LENGTHS, NAMED, SCRIPT, Problem, Stated
 
 _TITAN = ("titan_model", "titan_flavor")
@@ -40,7 +40,7 @@ _PARTS = {"dataset_size": "dataset_share", "start_epoch": "resumed"}
 _OF_DATA = ("classes", "dataset", "dataset_part", "dataset_hint", "dataset_path", "dataset_share")
 _BITS = ("4", "8")
 _SIZES = ("layers", "encoder_layers", "decoder_layers", "hidden")  # of a builder
-_ENCODERS = ("t5", "seq2seq", "recorded")  # families of networks with a decoder of their own
+_ENCODERS = ("t5", "seq2seq", "recorded", "bert", "deberta")  # families that read sources alone
 _TOKENS = 2**16  # a whole batch from here on is counted in tokens
 _STEPS_AT_MOST = 2**13  # so is one that would be that many micro-steps of one GPU, or GPUs
 _DISTRIBUTED = frozenset(("torchrun", "torch.distributed.run", "torch.distributed.launch"))
@@ -133,6 +133,8 @@ def _tell_unknown(reading: _Reading, found: Configured, own: Launch) -> None:
         seen = found.texts if about == "options" else found.texts[:1]
         if (own.alone if about == "gpus" else not known) and _fixed(seen, text):
             draft.problem(f"{own.program} {text['told']}", about, contradiction=True)
+            if about == "gpus" and (batch := draft.texts.pop("batch_size", None)):
+                reading.special["unclear_batch"] = batch[1]
 
 
 def _with_defaults(reading: _Reading, found: Configured, stated: Stated) -> Stated:
@@ -162,7 +164,7 @@ def _fixed(texts: Sequence[str], text: Mapping[str, str]) -> bool:
 def _trainer(reading: _Reading, stated: Stated, usual: str | None) -> str | None:
     """The trainer whose default precision holds; none where a flag may say another."""
     launch, patterns = reading.launch, flags().patterns
-    if any(problem.field in ("file", "precision") for problem in stated.problems):
+    if any(problem.field in ("file", "precision", "sharding") for problem in stated.problems):
         return None
     named = [
         (name, switched(value, following))
@@ -384,13 +386,19 @@ def _check_model(reading: _Reading) -> None:
     draft, special = reading.draft, reading.special
     stem = flags().patterns["weights"].sub("", PurePosixPath(special.get("weights", "")).name)
     names = reading.family.name == "yolov5" and "config" not in reading.said_by
-    if names and "model" not in draft.texts and find_entry(stem):
-        draft.say("model", stem)
+    place = stem if names else special.get("model_path", "")
+    if "model" not in draft.texts and find_entry(place):
+        draft.say("model", place)
     model = draft.texts.get("model", ("", ""))[1]
     if (entry := find_entry(model)) is None:
         return
-    if "source_len" in special and entry.family in _ENCODERS:
-        draft.say("seq_len", special["source_len"])
+    parts = ["source_len", "target_len"][: 1 if entry.family in _ENCODERS else 2]
+    lengths = [special.get(part, "") for part in parts]  # a decoder alone reads both
+    if "source_len" in special and "seq_len" not in draft.texts:
+        if all(map(str.isdigit, lengths)):
+            draft.say("seq_len", str(sum(map(int, lengths))))
+        else:
+            draft.ask(f"a source of {lengths[0][:20]!r} tokens is not all that is read", "seq_len")
     if stem and (other := find_entry(stem)) is not None and other.name != entry.name:
         draft.dispute(f"weights {stem[:40]!r} are not those of {entry.name}", "model")
     frames = draft.pairs.get("variant", {}).get("frames")

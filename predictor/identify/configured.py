@@ -13,7 +13,7 @@ from .draft import SIGNALS, Draft
 from .files import Files, settings_of
 from .keys import FIELD_OF, OFF, ON
 from .launch import FlagFamily, Launch, family_of, flag_of, flags, positional, said
-from .shell import UNKNOWN
+from .shell_syntax import UNKNOWN
 from .stated import BATCHES, DECISIVE, NOTHING, SCRIPT, Problem, Stated
 
 MAX_READ = 8

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 from yaml import CSafeLoader
 
-from .shell import UNKNOWN
+from .shell_syntax import UNKNOWN
 
 MAX_TEXT = 64 * 1024
 MAX_SETTINGS = 2000

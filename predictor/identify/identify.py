@@ -39,7 +39,9 @@ from .launch import (
     shell_text,
 )
 from .rules import RuleContext, Rules
-from .shell import JOINS, MAX_SCRIPT, UNKNOWN, VISIBLE, Command, Script, Sourced, read_script
+from .shell import JOINS, MAX_SCRIPT, Command, Script, Sourced, read_script
+from .shell_syntax import UNKNOWN
+from .shell_words import VISIBLE
 from .stated import FILE, LENGTHS, NOTES, NOTHING, PAIRS, SCRIPT, Problem, Stated, one_line
 
 MARK = "#SBATCH"
@@ -69,9 +71,6 @@ HERE = {"SLURM_SUBMIT_DIR": ".", "PWD": "."}
 NOWHERE = -1
 # What a configuration of DeepSpeed that the script itself writes would have said.
 _OF_DEEPSPEED = re.compile(r"sharding:the file of|file:--deepspeed[^,]+ is not read")
-_RESUMED = ("resumed", "on")
-# Problems that any program may have.
-_OF_FILES = ("file", "precision")
 
 
 def identify(
@@ -355,7 +354,7 @@ def _trainings(runs: Sequence[_Run], files: Files | None) -> list[tuple[_Run, St
         if run.launch.trains
         or stated.unknown_model
         or _TRAINING_FIELDS & set(stated.values)
-        or any(problem.field not in _OF_FILES for problem in stated.problems)
+        or any(p.field not in ("file", "precision") for p in stated.problems)  # any may have those
     ]
 
 
@@ -365,8 +364,12 @@ def _training(training: Sequence[tuple[_Run, Stated]], configs: Sequence[Stated]
         return NOTHING
     agreed = _agreed([stated for _, stated in training], "training commands")
     spreads = any(problem.field == "gpus" for problem in agreed.problems)
-    alone = len(training) == 1 and training[0][0].launch.alone and not spreads
-    agreed = replace(agreed, alone=alone)
+    run = training[0][0]
+    alone = len(training) == 1 and run.launch.alone
+    if alone and run.visible > 1 and "batch_size" in agreed.values:
+        text = f"{VISIBLE} names {run.visible}: is the batch of one or of all? state batch_size"
+        agreed = agreed.without(("batch_size",), Problem(SCRIPT, text, "batch_size"))
+    agreed = replace(agreed, alone=alone and run.visible < 2 and not spreads)
     if len(training) > 1 and not _one_runs(training):
         agreed = _without_length(agreed, "several training commands")
     elif any(run.repeated for run, _ in training):
@@ -374,10 +377,8 @@ def _training(training: Sequence[tuple[_Run, Stated]], configs: Sequence[Stated]
     # a DeepSpeed configuration that the script writes completes the command line
     written = _agreed(configs, "DeepSpeed configurations")
     joined = completed(agreed, written)
-    if not written.values:
-        return joined
     others = (p for p in joined.problems if not _OF_DEEPSPEED.match(f"{p.field}:{p.text}"))
-    return replace(joined, problems=tuple(others))
+    return replace(joined, problems=tuple(others)) if written.values else joined
 
 
 def _one_runs(training: Sequence[tuple[_Run, Stated]]) -> bool:
@@ -401,7 +402,7 @@ def _agreed(stated: Sequence[Stated], what: str) -> Stated:
         said = [one.values[name] for one in stated if name in one.values]
         told = [{*one} if name in PAIRS else {one} for one in said]
         alike = set.intersection(*told) if len(told) == len(stated) else set()
-        if set.union(*told) - alike - {_RESUMED}:  # one of two branches may resume
+        if set.union(*told) - alike - {("resumed", "on")}:  # one of two branches may resume
             text = f"{what} differ in {name}: state it in --comment"
             problems.append(Problem(origin, text, name))
         if alike:

@@ -15,7 +15,7 @@ from profiles.storage import shipped_yaml
 
 from .grammar import pairs_of
 from .keys import OFF, ON
-from .shell import UNKNOWN
+from .shell_syntax import UNKNOWN
 
 _PYTHON = re.compile(r"(?:(?:python|pypy)[\d.]*|uv)$", re.ASCII)
 _MODULE_LAUNCHERS = frozenset(("torchrun", "accelerate", "deepspeed", "horovodrun", "composer"))
@@ -194,8 +194,9 @@ class Launch:
         table = flags()
         told = {flag_of(n): next(iter(f), "on") if v is None else v for n, v, f in said(self.after)}
         given = {flag_of(word.partition("=")[0]) for word in self.after if word.startswith("-")}
-        asked = {told[flag].lower() for flag in {"--train", "--do-train"} & given & told.keys()}
-        judges = given & table.other_work_flags and not (asked - OFF or self.program[:4] == "trl ")
+        asked = {flag for flag in given & told.keys() if told[flag].lower() not in OFF}
+        trains = asked & {"--train", "--do-train"} or self.program[:4] == "trl "
+        judges = asked & table.other_work_flags and not trains
         plays = any(part in flag_of(n) for n, _, _ in said(self.after) for part in table.playing)
         lengths = {table.generic.values.get(flag): word for flag, word in told.items()}
         ended = lengths.get("epochs") == "0" and "steps" not in lengths

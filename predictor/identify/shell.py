@@ -31,18 +31,7 @@ from .shell_syntax import (
     Statements,
     parse,
 )
-from .shell_words import CHANGED, VISIBLE, Scope, Value, Words
-
-__all__ = [
-    "JOINS",
-    "MAX_SCRIPT",
-    "UNKNOWN",
-    "VISIBLE",
-    "Command",
-    "Script",
-    "Sourced",
-    "read_script",
-]
+from .shell_words import CHANGED, Scope, Value, Words
 
 MAX_SCRIPT = 64 * 1024
 MAX_COMMANDS = 2000

@@ -242,6 +242,8 @@ def test_every_flag_of_the_table_means_a_key_that_is_read() -> None:
         "micro",
         "shared_accum",
         "source_len",
+        "target_len",
+        "model_path",
         "batch_tokens",
         "micro_of_total",
         "recipe",

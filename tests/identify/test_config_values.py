@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from predictor.identify.configured import MAX_READ
 from predictor.identify.files import MAX_SETTINGS, settings_of, user_files
 from predictor.identify.identify import identify, parse_script
-from predictor.identify.shell import UNKNOWN
+from predictor.identify.shell_syntax import UNKNOWN
 
 SAME = {"a.b": "2", "a.c": "true", "d": "x"}
 

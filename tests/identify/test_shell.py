@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from predictor.identify.identify import parse_script
-from predictor.identify.shell import UNKNOWN, Command, read_script
+from predictor.identify.shell import Command, read_script
+from predictor.identify.shell_syntax import UNKNOWN
 
 
 def words(text: str, *arguments: str, **variables: str) -> list[tuple[str, ...]]:

@@ -70,6 +70,8 @@ def test_a_trainer_that_is_known_has_a_precision(
         f"{GLUE} --bf16 True",
         f"accelerate launch --mixed_precision $P own.py {VISION}",
         f"accelerate launch --config_file mine.yaml own.py {VISION}",
+        f"torchrun own.py {VISION} --loss-scale 128",
+        f"{GLUE} --deepspeed mine.json",
         "yolo detect train model=yolo11x.pt epochs=5 amp=False",
         f"python own.py {VISION.replace('--data-path', '--datadir')}",
         f"torchrun own.py --config mine.yaml --model resnet50 --epochs 3 {VISION}",
@@ -209,6 +211,8 @@ def test_a_decoder_by_its_sizes_is_priced_as_the_network_of_these_sizes(width: s
         ("model = AutoModel.from_pretrained(name, torch_dtype=torch.bfloat16)\n", None),
         ("p.add_argument('--amp-opt-level', default='O1')\nwith autocast():\n", None),
         ("accelerator = Accelerator(mixed_precision='fp16')\n", None),
+        ("import bmtrain as bmt\nbmt.init_distributed()\n", None),
+        ("engine, *_ = deepspeed.initialize(model=m, config=settings)\n", None),
         ("p.add_argument('--amp', action='store_true')\nwith autocast():\n", "pytorch"),
         ("torch.backends.cuda.matmul.allow_tf32 = True\n", None),
         ("@hydra.main(config_path='conf')\ndef main(cfg): ...\n", None),
@@ -257,6 +261,8 @@ def test_a_program_that_uses_several_gpus_by_itself_is_not_taken_for_one(
     argv = tuple(f"python mine.py {VISION} --amp".split())
     stated = identify(argv=argv, files=user_files(tmp_path))
     assert (stated.alone, stated.contradictions[0].field) == (False, "gpus")
+    assert "batch_size" not in stated.values
+    assert any("of one GPU or of all" in problem.text for problem in stated.doubts)
     assert identify(argv=argv).alone
 
 
