@@ -234,9 +234,9 @@ def _work(job: TrainingJob, most_gpus: int) -> Iterator[Assumption]:
 
 
 def _recomputation(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
-    """Fine-tuning recipes of PyTorch compute activations of large decoders again, which fit too."""
-    least = int(_assumed()["recomputed_parameters"])
-    large = entry.group == "gpt" and (entry.parameters or 0) >= least
+    """Recipes of PyTorch compute activations of large decoders and of what makes images again."""
+    least = {"gpt": float(_assumed()["recomputed_parameters"]), "generative": 0.0}
+    large = (entry.parameters or 0) >= least.get(entry.group, math.inf)
     if large and job.framework == EAGER and job.software.setting("recompute") is None:
         reason = "not stated; many recipes compute them again, to save memory"
         times = 3 / 2 if job.software.trains_adapters else 4 / 3

@@ -312,9 +312,8 @@ class _Step:
 
     def _micro_step_s(self, stage: Stage) -> float:
         here = self.work.shares(stage)
-        device_s, host_s = float(self.work.seconds @ here), float(self.work.host_s @ here)
-        busy = busy_s(device_s, host_s, synchronous=self.graph.synchronous)
-        return busy + self._messages(stage).exposed_s
+        times = float(self.work.seconds @ here), float(self.work.host_s @ here)
+        return busy_s(*times, synchronous=self.graph.synchronous) + self._messages(stage).exposed_s
 
     def _messages(self, stage: Stage) -> Traffic:
         """Messages of one micro-step of a stage."""
@@ -337,23 +336,25 @@ class _Step:
     def _after_backward(self, stages: list[Stage]) -> tuple[Traffic, float]:
         """Gradient messages and optimizer seconds of the stage that holds most weights."""
         stage = max(range(len(stages)), key=self._weights)
-        graph, here = self.graph, self.work.shares(stages[stage])
+        graph, job, here = self.graph, self.job, self.work.shares(stages[stage])
         dense = float(graph.trainable_parameters - graph.sparse_parameters)
         held = dense * self._weights(stage) / max(1, graph.parameters)
-        experts = expert_share(self.job, self.entry)
+        experts = expert_share(job, self.entry)
         forward_s = float(self.work.forward_s @ here)
         backward_s = float(self.work.seconds @ here) - forward_s
-        storage, traffic = storage_of(self.job), NO_TRAFFIC
+        storage, traffic = storage_of(job), NO_TRAFFIC
         for weights, group in (
             (held * (1 - experts), self.place.data),
             (held * experts, self.place.expert_data),
         ):
             replica = Replica(weights, self.layers, forward_s, backward_s)
             traffic += gradient_traffic(self.wires, group, replica, storage)
-        job = self.job
         rule = rule_of(job, self.entry)
         shards = 1 if job.shards == "ddp" else self.place.data.gpus
         tensors = graph.parameter_tensors * held / max(1.0, float(graph.trainable_parameters))
+        if job.software.offloads_optimizer and job.software.updates:  # by a node's processors
+            each_s = float(shipped_yaml("host.yaml")["offloaded_update_s"])
+            return traffic, each_s * held / shards * min(job.gpus, job.gpus_per_node)
         device_s = update_seconds(self.model.operators, job, rule, held / shards, tensors)
         launched_s = host_rates(job).update_s * update_launches(job, rule, tensors)
         return traffic, max(device_s, launched_s)

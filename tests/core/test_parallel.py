@@ -345,6 +345,19 @@ def test_experts_are_whole_where_gpus_do_not_suffice_for_their_split(steps: Step
 def test_what_is_moved_to_the_host_is_flagged() -> None:
     assert "act_cpu_offload" in split_warnings(job(options="act_cpu_offload=on"))[0]
     assert split_warnings(job(options="act_cpu_offload=off")) == ()
+    assert split_warnings(job(options="offload_optimizer=cpu")) == ()  # its time is priced
+
+
+def test_processors_of_a_node_update_what_its_gpus_hold(steps: StepModel) -> None:
+    fields = {"gpus": 8, "sharding": "zero3", "options": "offload_optimizer=cpu"}
+    node = job("llama2-7b", **fields)
+    one, two = (steps.price(node.but(gpus=gpus)) for gpus in (8, 16))
+    assert one.optimizer_s == pytest.approx(1e-9 * one.parameters)
+    assert two.optimizer_s == pytest.approx(one.optimizer_s / 2)
+    adapters = steps.price(node.but(options=f"{fields['options']};lora=on"))
+    assert adapters.optimizer_s < one.optimizer_s / 100
+    none = steps.price(node.but(options=f"{fields['options']};optimizer_step=excluded"))
+    assert none.optimizer_s < one.optimizer_s / 10
 
 
 # --- laws, and what was published --------------------------------------------------------------

@@ -247,16 +247,16 @@ def test_deep_supervision_adds_outputs_and_nothing_else() -> None:
 
 
 def test_frozen_text_encoder_adds_forward_work_only() -> None:
-    with_text, without = graph("stable-diffusion-v2"), graph("stable-diffusion-v2-unet")
+    with_text, without = graph("stable-diffusion-v2-latents"), graph("stable-diffusion-v2-unet")
     assert with_text.trainable_parameters == without.trainable_parameters
     extra = with_text.forward_flops - without.forward_flops
     assert extra > 0
     assert with_text.flops - without.flops == pytest.approx(extra)
 
 
-def test_autoencoder_runs_where_stable_diffusion_is_named_as_on_its_hub() -> None:
-    named = entry_of("stabilityai/stable-diffusion-2-base").name
-    whole, latents = graph(named), graph("stable-diffusion-v2")
+@pytest.mark.parametrize("name", ["stabilityai/stable-diffusion-2-base", "stable-diffusion-v2"])
+def test_autoencoder_runs_unless_latents_are_named(name: str) -> None:
+    whole, latents = graph(entry_of(name).name), graph("stable-diffusion-v2-latents")
     assert whole.parameters - latents.parameters == 34163592  # diffusers' AutoencoderKL.encoder
     assert whole.trainable_parameters == latents.trainable_parameters
     extra = whole.forward_flops - latents.forward_flops

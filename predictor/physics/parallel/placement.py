@@ -125,9 +125,8 @@ def _rules(job: TrainingJob, entry: ModelEntry) -> Iterator[tuple[bool, str, str
 
 
 def split_warnings(job: TrainingJob) -> tuple[str, ...]:
-    """One sentence for each: the transfers of what is moved to the host are not priced."""
-    asked = {s.reason for s in job.software.settings if s.name.startswith("offloads") and s.value}
-    return tuple(
-        f"{reason} moves data to host memory: that is counted, the time it takes is not"
-        for reason in sorted(asked)
-    )
+    """One sentence for each: the way of activations and weights to the host is not priced."""
+    unpriced = ("offloads_activations", "offloads_weights")
+    asked = {s.reason for s in job.software.settings if s.name in unpriced and s.value}
+    told = "{} moves data to host memory: that is counted, the time it takes is not"
+    return tuple(map(told.format, sorted(asked)))
