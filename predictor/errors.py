@@ -18,7 +18,8 @@ class JobError(PrecisionTimeError):
     """A field of a job is invalid: names it and its value; ``expected`` says what to write."""
 
     def __init__(self, field: str, value: object, expected: str) -> None:
-        super().__init__(f"invalid {field}={value!r}; {expected}")
+        wrong = f"no {field}" if value is None else f"invalid {field}={value!r}"
+        super().__init__(f"{wrong}; {expected}")
         self.field = field
         self.value = value
         self.expected = expected

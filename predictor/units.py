@@ -4,6 +4,7 @@ from __future__ import annotations
 
 MISSING = "-"
 MINUTE_S, HOUR_S = 60, 3600
+LONG_H = 1000  # from here on minutes are more than anybody knows
 
 
 def short(value: float) -> str:
@@ -13,7 +14,7 @@ def short(value: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """``340 us``, ``85.2 ms``, ``12.3 s``, ``8 min 20 s`` or ``76 h 05 min``."""
+    """``340 us``, ``85.2 ms``, ``12.3 s``, ``8 min 20 s``, ``76 h 05 min`` or ``1,200 h``."""
     if not seconds:
         return MISSING if seconds is None else "0 s"
     for scale, unit in ((1e6, "us"), (1e3, "ms"), (1.0, "s")):
@@ -23,7 +24,7 @@ def duration(seconds: float | None) -> str:
         minutes, rest = divmod(round(seconds), MINUTE_S)
         return f"{minutes} min {rest:02d} s"
     hours, minutes = divmod(round(seconds / MINUTE_S), MINUTE_S)
-    return f"{hours} h {minutes:02d} min"
+    return f"{hours} h {minutes:02d} min" if hours < LONG_H else f"{seconds / HOUR_S:,.0f} h"
 
 
 def about(seconds: float) -> str:

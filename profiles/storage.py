@@ -27,9 +27,10 @@ class _NothingTwice(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [key.value for key, _ in node.value]
-        if twice := [key for key in keys if keys.count(key) > 1]:
-            problem = f"{twice[0]} stands twice"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        for at, (key, _) in enumerate(node.value):
+            if key.value in keys[:at]:
+                line = key.start_mark.line + 1
+                raise ValueError(f"line {line}: {key.value} stands twice; expected once")
         return super().construct_mapping(node, deep)
 
 
@@ -40,7 +41,7 @@ def user_yaml(path: Path, refusal: type[Exception]) -> Any:
     except OSError as error:
         raise refusal(f"{path}: {error.strerror}") from None
     except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: no day of a month
-        raise refusal(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+        raise refusal(f"{path} cannot be read: {' '.join(str(error).split())}") from None
 
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {

@@ -271,7 +271,8 @@ class SlurmDecider:
         self, wanted: GpuRequest, stated: Stated, found: tuple[CandidateNodes, ...]
     ) -> JobPredictions:
         if self._cluster is None and not found and not wanted.shared:
-            return JobPredictions(reason="no-node-data")
+            words = "not predicted: Slurm tells nothing of its nodes" if stated.model else ""
+            return JobPredictions(reason="no-node-data", advice=words)
         try:
             return estimate(self.predictor, self.policy, wanted, stated, found)
         except UnknownYetError:

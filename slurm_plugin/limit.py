@@ -12,6 +12,7 @@ from predictor.estimate.prediction import Prediction
 from predictor.estimate.residual.novelty import Tier
 from predictor.identify.grammar import stated_text
 from predictor.identify.stated import Stated
+from predictor.site.history.cells import UNLIMITED_S
 from predictor.site.similar.estimate import Estimate, PhysicsView, carried_limit_s, estimate_job
 from predictor.site.similar.memory import SiteMemory
 from predictor.site.similar.request import JobRequest, Similarity, stated_fields
@@ -118,25 +119,26 @@ def choose(
         cap_s=None if within.cap_min is None else within.cap_min * MINUTE_S,
     )
     found = time_limit(predictions, rule)
-    if request.time_limit is not None:
-        clause, own_s = "", request.time_limit * MINUTE_S
-        if policy.warn_explicit and own_s < found.median_s:
-            clause = f"your limit of {slurm_time(int(request.time_limit))} is probably too short"
-        long_s = LONG_FACTOR * (found.slowest.total_quantile_s(LONG_QUANTILE) or math.inf)
-        is_long = policy.warn_explicit and own_s > max(long_s, found.limit_s)
-        enough_min = minutes(found.limit_s) if is_long else None
-        return LimitChoice(reason="explicit", clause=clause, found=found, enough_min=enough_min)
-    if policy.mode == "off":
-        return LimitChoice(reason="limits-off", found=found)
-    if estimate.contradiction:
-        clause = f"the script puts the {estimate.contradiction} in doubt: no limit is set"
-        return LimitChoice(reason="contradiction", clause=clause, found=found)
     evidence = EvidenceRule(
         quantile=policy.quantile,
         max_interval_ratio=policy.evidence.max_interval_ratio,
         refused_tiers=frozenset(map(Tier, policy.evidence.refused_tiers)),
     )
     thin = too_thin(predictions, evidence)
+    if request.time_limit is not None:
+        clause, own_s = "", request.time_limit * MINUTE_S
+        if policy.warn_explicit and own_s < found.median_s:
+            clause = f"your limit of {slurm_time(int(request.time_limit))} is probably too short"
+        long_s = LONG_FACTOR * (found.slowest.total_quantile_s(LONG_QUANTILE) or math.inf)
+        is_long = policy.warn_explicit and max(long_s, found.limit_s) < min(own_s, UNLIMITED_S)
+        sure = not (estimate.contradiction or thin)  # who follows the advice has it as limit
+        enough_min = minutes(found.limit_s) if is_long and sure else None
+        return LimitChoice(reason="explicit", clause=clause, found=found, enough_min=enough_min)
+    if policy.mode == "off":
+        return LimitChoice(reason="limits-off", found=found)
+    if estimate.contradiction:
+        clause = f"the script puts the {estimate.contradiction} in doubt: no limit is set"
+        return LimitChoice(reason="contradiction", clause=clause, found=found)
     if thin is not None:
         return LimitChoice(reason="thin-evidence", clause=f"{thin}: no limit is set", found=found)
     limit_min = max(minutes(found.limit_s), int(request.time_min or 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections import Counter
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
 from predictor.identify.rules import RuleContext
 from predictor.site.capacity.live import Live, LiveJob, pools_of_nodes
@@ -297,12 +299,20 @@ def _run_time(
             return max(1.0, min(reading.remaining_s + read_s, left_s)), basis
     mark = (parse_mark(record.admin_comment) if record else None) or JobMark()
     found = estimate_job(_request(job, mark), memory)
-    if not found.similar and mark.ends_s:
-        ends = [each for each in mark.ends_s if each > ran_s]
-        return min(max(LEAST_S, ends[0] - ran_s), left_s) if ends else left_s, "submit"
+    if not found.similar and mark.expected_s and mark.upper_s:
+        told_s = _still_left_s(mark.expected_s, mark.upper_s, ran_s, levels)
+        return np.clip(told_s, LEAST_S, max(LEAST_S, left_s)), "submit"
     drawn = [max(LEAST_S, min(found.left_s(level, ran_s), left_s)) for level in levels]
     first = next(iter(found.similar), None)
     return np.array(drawn), f"{first.seen} runs {first.similarity.words}" if first else "limit"
+
+
+def _still_left_s(median_s: float, upper_s: float, ran_s: float, levels: Floats) -> Floats:
+    """Quantiles (d,) of what is left of a log-normal time, of its median and 95 % quantile."""
+    spread = max(1e-3, math.log(upper_s / median_s) / ndtri(0.95))
+    past = ndtr(math.log(ran_s / median_s) / spread) if ran_s else 0.0
+    whole_s: Floats = median_s * np.exp(spread * ndtri(past + (1 - past) * levels))
+    return whole_s - ran_s
 
 
 def _request(job: LiveJob, mark: JobMark) -> JobRequest:

@@ -13,7 +13,7 @@ import click
 from ..units import MINUTE_S, count, duration, span
 from .console import format_option, show_json, warn
 from .identify import missing, script_text, unclear_line
-from .options import complete, predictor
+from .options import complete, listed_options, predictor
 
 if TYPE_CHECKING:
     from ..estimate.prediction import Prediction
@@ -44,14 +44,8 @@ def _seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> fl
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("words", nargs=-1, required=True, metavar="SCRIPT|COMMAND [ARGUMENT]...")
-@click.option("--user", help="Who submits it  [default: this user]")
-@click.option("--account", help="The account it runs under.")
-@click.option("--name", help="Its name.")
-@click.option("--partition", help="The partition or queue.")
-@click.option("--gpus", type=click.IntRange(0), help="GPUs in all  [default: 1]")
+@listed_options("request")
 @click.option("--gpu", "gpu_type", help="The GPU type.", shell_complete=complete("gpu"))
-@click.option("--cpus", type=click.IntRange(1), help="CPUs in all.")
-@click.option("--memory-gib", type=click.FloatRange(0), help="Memory in all.")
 @click.option(
     "--limit", "limit_s", callback=_seconds, metavar="TIME", help="Limit: 1-12:00, 4:30:00, 90."
 )
@@ -84,7 +78,9 @@ def estimate(words: tuple[str, ...], comment: str | None, form: str, **asked: An
         assumed += tuple(map(str, prediction.assumptions))
     told = (*found.assumptions, *assumed)
     if form != "json":
-        _show(found, _why_wide(found, prediction), _narrowing(found, prediction, stated), told)
+        refusal = "" if physics is None or prediction else physics.refusal
+        narrowing = _narrowing(found, prediction, stated, refusal)
+        _show(found, _why_wide(found, prediction), narrowing, told)
         return
     show_json(
         {
@@ -129,8 +125,9 @@ def _request(
         no_sheet = NO_SHEET.format(kind) * (known_gpu(kind) is None)
         stated = replace(stated, values=dict(stated.values) | {"gpu": kind})
     one = "" if "gpus" in asked else ONE_GPU
-    told = (one, no_sheet, unclear_line(stated))
-    assumed = filter(None, told)
+    least, several, _ = options.get("nodes", "").partition("-")
+    nodes = f"of --nodes {options['nodes']}, {least} are taken" if several else ""
+    assumed = filter(None, (one, nodes, no_sheet, unclear_line(stated)))
     job = request.JobRequest(
         script=request.script_signature(" ".join(words) if script is None else script),
         command=request.command_signature(" ".join(words), str(directory)),
@@ -209,8 +206,8 @@ def _why_wide(found: Estimate, prediction: Prediction | None) -> str:
     return f"{count(first.seen)} runs {first.similarity.words} say most, and they differ"
 
 
-def _narrowing(found: Estimate, prediction: Prediction | None, stated: Stated) -> str:
-    """The one thing that would tell most."""
+def _narrowing(found: Estimate, prediction: Prediction | None, stated: Stated, refusal: str) -> str:
+    """The one thing that would tell most; ``refusal`` is why physics says nothing."""
     from ..estimate.prediction import narrowing
     from ..site.similar.request import BY_SCRIPT
 
@@ -224,4 +221,6 @@ def _narrowing(found: Estimate, prediction: Prediction | None, stated: Stated) -
         return stated.doubts[0].text
     if own >= ENOUGH_RUNS:
         return ""
+    if refusal and not own:
+        return f"a job that physics can price: {refusal}"
     return "a run of this script here; past jobs are learned by precision-time history ingest"

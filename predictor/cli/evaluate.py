@@ -34,13 +34,6 @@ COLUMNS = ("rows", "predicted", "skipped", "mean", "median", "p90", "inside 95 %
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--method",
-    default=MAIN,
-    show_default=True,
-    help="full, physical (tables and one factor), paper (arXiv 2604.16145), blind (without any "
-    "knowledge of precision), or all.",
-)
 @listed_options("evaluate")
 @format_option
 def evaluate(

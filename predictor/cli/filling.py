@@ -115,8 +115,9 @@ def show(tally: Tally, url: str, form: str) -> None:
     left_out = {f"left out, {reason}": n for reason, n in tally.left_out.most_common()}
     unread = {f"unread, {reason}": n for reason, n in tally.unread_reasons.most_common()}
     noted = {f"unknown, {reason}": n for reason, n in tally.noted.most_common()}
-    for name, number in {**lines, **states, **left_out, **noted, **unread}.items():
-        click.echo(f"  {name:<24}{count(number):>12}")
+    told = {**lines, **states, **left_out, **noted, **unread}
+    for name, number in told.items():
+        click.echo(f"  {name:<{max(24, *map(len, told))}}{count(number):>12}")
     if tally.cursor_s is not None:
         moment = datetime.fromtimestamp(tally.cursor_s).astimezone()
         click.echo(f"  complete until {moment:%Y-%m-%d %H:%M:%S %z}")

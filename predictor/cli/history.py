@@ -18,7 +18,7 @@ from . import filling
 from .console import format_option, show_json, show_rows, warn
 from .filling import filled, filter_options, history_option, open_history, where_of
 from .groups import CommandGroup
-from .options import moment, together
+from .options import listed_options, moment, together
 
 if TYPE_CHECKING:
     from ..site.history.accounting_table import AccountingTable
@@ -204,13 +204,7 @@ def sacct(file: Path, cluster: str, zone: tzinfo | None, history: str | None, fo
 
 
 @ingest.command()
-@click.option(
-    "--processors-per-gpu",
-    type=float,
-    default=1.0,
-    show_default=True,
-    help="Processors of the log that are one GPU.",
-)
+@listed_options("ingest-swf")
 @_shared(_CLUSTER)
 def swf(
     file: Path, cluster: str, processors_per_gpu: float, history: str | None, form: str

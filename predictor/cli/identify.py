@@ -37,6 +37,7 @@ def identify(
     """
     from ..identify.files import user_files
     from ..identify.identify import identify as read
+    from ..identify.identify import sbatch_options
 
     environment = {}
     for text in variables:
@@ -46,7 +47,7 @@ def identify(
         environment[name] = value
     script = script_text(words[0])
     stated = read(
-        comment=comment,
+        comment=comment or sbatch_options(script or "").get("comment"),
         environment=environment,
         script=script,
         argv=words,

@@ -13,6 +13,7 @@ from .console import fail, logged, terminal
 from .groups import CommandGroup
 
 USAGE_ERROR = 2
+BATCHES = ("batch_size", "global_batch_size")  # a training job needs one of them
 
 
 class Program(CommandGroup):
@@ -31,6 +32,8 @@ class Program(CommandGroup):
             if error.errno == EPIPE:
                 raise
             fail(f"{error.filename}: {reason_of(error)}" if error.filename else reason_of(error))
+        except click.MissingParameter as error:
+            raise click.UsageError(_all_missing(error), error.ctx) from None
         except click.NoSuchOption as error:
             name, command = error.option_name.lstrip("-"), error.ctx and error.ctx.command
             if command and any(
@@ -40,6 +43,18 @@ class Program(CommandGroup):
                 raise click.UsageError(told, error.ctx) from error
             raise
         ctx.exit(USAGE_ERROR)
+
+
+def _all_missing(first: click.MissingParameter) -> str:
+    """What a command needs and was not given, a line each; click read what was given before."""
+    assert first.ctx is not None
+    given, command = first.ctx.params, first.ctx.command
+    missing = [one for one in command.params if one.required and one.name not in given]
+    lines = [click.MissingParameter(ctx=first.ctx, param=one).format_message() for one in missing]
+    takes = {one.name for one in command.params}
+    if takes.issuperset(BATCHES) and not any(map(given.get, (*BATCHES, "phases"))):
+        lines.append("Missing option '--batch-size' or '--global-batch-size'.")
+    return "\n".join(lines)
 
 
 @click.group(

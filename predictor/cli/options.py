@@ -223,6 +223,7 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
     "whole number": {"type": int},
     "0 or more": {"type": click.IntRange(0)},
     "1 or more": {"type": click.IntRange(1)},
+    "not negative": {"type": click.FloatRange(0)},
     "above 0": {"type": click.FloatRange(0, min_open=True)},
     "moment": {"type": moment},
     "pools": {"callback": pools_of, "multiple": True},

@@ -197,4 +197,4 @@ def _parts(found: Prediction) -> Iterator[str]:
 
 
 def _line(name: str, value: str, note: str = "") -> str:
-    return f"{name:<{LABEL_WIDTH}}{value:<18}{note}".rstrip()
+    return f"{name:<{LABEL_WIDTH}}{value:<16}{GAP}{note}".rstrip()

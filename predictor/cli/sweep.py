@@ -13,7 +13,7 @@ from ..optional import needs
 from ..units import MISSING, duration, gibibytes, percent, short
 from .console import format_option, show_json, show_table
 from .costs import cost_options, kilowatt_hours, money, take_terms
-from .options import assumed, micro_batch, predictor
+from .options import assumed, listed_options, micro_batch, predictor
 
 if TYPE_CHECKING:
     from ..planning.sweeps.search import Search, SweptConfiguration, Total
@@ -26,8 +26,7 @@ HEAD = ("batch", "a trial", "GPU-h", "cost", "trials")
 
 @click.command()
 @click.argument("space", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--gpu-hours", type=float, help="Most GPU-hours of the whole search.")
-@click.option("--budget", type=float, help="Most money, in the currency of --prices.")
+@listed_options("search")
 @cost_options
 @click.option("--version", help="Stored predictor to use  [default: the one in use]")
 @format_option

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from predictor.cli.console import format_option, show_json, warn
-from predictor.cli.options import together
+from predictor.cli.options import listed_options, together
 from predictor.errors import JobError
 from profiles.storage import shipped_yaml
 
@@ -40,11 +40,7 @@ _sbatch_options = together(
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("words", nargs=-1, metavar="[COMMAND]...")
-@click.option(
-    "--script",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A batch script; its #SBATCH lines count where no option says otherwise.",
-)
+@listed_options("decide")
 @_sbatch_options
 @click.option("--user", help="Whose job it would be.  [default: this user]")
 @config_option

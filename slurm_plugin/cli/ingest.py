@@ -9,7 +9,7 @@ import click
 
 from predictor.cli.console import format_option
 from predictor.cli.filling import filled, follow, history_option, open_history, show
-from predictor.cli.options import moment
+from predictor.cli.options import listed_options
 from predictor.site.history.ingest import period
 from predictor.site.history.store import History
 
@@ -24,26 +24,7 @@ EVERY_S = 60.0
 
 
 @click.command()
-@click.option(
-    "--since",
-    type=moment,
-    help="Jobs that ended since then  [default: since the last ingest, else 30d]",
-)
-@click.option("--until", type=moment, help="Jobs that ended before then  [default: now]")
-@click.option(
-    "--overlap",
-    type=click.FloatRange(0),
-    default=24.0,
-    show_default=True,
-    metavar="HOURS",
-    help="How late accounting may have heard of an end: so much is read again.",
-)
-@click.option(
-    "--follow",
-    "goes_on",
-    is_flag=True,
-    help="Go on until SIGTERM, a look a minute, and join what running jobs report of their steps.",
-)
+@listed_options("ingest-slurm")
 @config_option
 @history_option
 @format_option

@@ -259,3 +259,13 @@ def test_a_job_without_gpus_has_no_time_of_a_network(home: Path) -> None:
     words = ["train.py", "--model", "resnet50", "--batch-size", "32", "--max-steps", "9", "--fp16"]
     assert "physics" in command("estimate", "--gpus", "1", "--", "torchrun", *words).stdout
     assert "physics" not in command("estimate", "--gpus", "0", "--", "torchrun", *words).stdout
+
+
+def test_what_physics_refuses_and_the_nodes_it_takes_are_told(home: Path, tmp_path: Path) -> None:
+    script = tmp_path / "job.sh"
+    head = "#!/bin/bash\n#SBATCH --nodes=2-4 --gres=gpu:a100:4\n"
+    job = "srun python train.py --model resnet50 --global-batch-size 250 --epochs 3 --amp\n"
+    script.write_text(head + job)
+    said = command("estimate", str(script)).stdout
+    assert "of --nodes 2-4, 2 are taken" in said
+    assert "narrower by: a job that physics can price: invalid global_batch_size=250; must" in said

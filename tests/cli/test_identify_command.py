@@ -134,3 +134,12 @@ def test_a_file_without_a_shell_in_its_first_line_is_told(run: Run, tmp_path: Pa
 def test_data_that_are_not_known_are_told_by_their_place(run: Run) -> None:
     words = ("train.py", "--model", "resnet50", "--epochs", "9", "--data", "/scratch/ada/images")
     assert "'/scratch/ada/images' is not known" in run("identify", "--", "python", *words).stderr
+
+
+def test_the_comment_in_a_script_counts_as_slurm_takes_it(
+    run_json: RunJson, tmp_path: Path
+) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/bash\n#SBATCH --comment='model=resnet50 batch=64'\npython x.py\n")
+    fields = run_json("identify", str(script))["fields"]
+    assert fields["batch_size"] == {"value": "64", "from": "comment"}

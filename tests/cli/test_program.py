@@ -140,6 +140,7 @@ def test_a_full_disk_ends_the_program_with_one_line() -> None:
         (("predic", "resnet50"), "'predic'; nearest are predict"),
         (("history", "shw"), "expected one of show"),
         (("predict",), "precision-time catalog list"),
+        (("compare", "resnet50"), "error: no batch_size; give batch_size"),
         (("trace",), "PACKAGE.MODULE:NAME or --hf-config"),
     ],
 )
@@ -147,3 +148,14 @@ def test_a_missing_or_misspelt_word_is_told_what_is_expected(
     run: Run, words: tuple[str, ...], said: str
 ) -> None:
     assert said in run(*words, code=2).stderr
+
+
+@pytest.mark.parametrize("command", ["predict", "explain"])
+def test_all_that_is_missing_is_named_at_once(run: Run, command: str) -> None:
+    names = ("'MODEL'", "'--precision'", "'--gpu'", "'--batch-size' or '--global-batch-size'")
+    said = run(command, code=2).stderr
+    assert [name for name in names if f" {name}." not in said] == []
+    said = run(command, "resnet50", "--gpu", "v100", "--batch-size", "8", code=2).stderr
+    assert [name for name in names if f" {name}." in said] == ["'--precision'"]
+    said = run(command, "bert-large", "--gpu", "v100", "--phase", "steps=9,batch=8", code=2).stderr
+    assert "batch" not in said

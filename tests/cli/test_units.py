@@ -23,6 +23,9 @@ from predictor.units import count, duration, percent, short
         (3599.6, "1 h 00 min"),
         (11_100, "3 h 05 min"),
         (273_900, "76 h 05 min"),
+        (3_599_000, "999 h 43 min"),
+        (3_600_000, "1,000 h"),
+        (80_419_461_720, "22,338,739 h"),
         (None, "-"),
     ],
 )

@@ -236,7 +236,8 @@ def test_a_setting_that_stands_twice_is_refused(
 ) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text("hardware: {fabric: ib-hdr}\nhardware: {fabric: ib-ndr}\n")
-    assert "hardware stands twice" in raised(lambda: read(file))
+    told = f"{file} cannot be read: line 2: hardware stands twice; expected once"
+    assert raised(lambda: read(file)) == told
 
 
 @pytest.mark.parametrize(

@@ -595,3 +595,25 @@ def test_a_bound_ends_nothing_a_second_time_while_it_is_left() -> None:
             pass
     assert late == 1
     assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
+
+
+def test_a_long_limit_is_called_long_only_where_a_limit_might_be_set(decider: Decide) -> None:
+    """Who follows the advice runs under it as under a limit of ours."""
+    script = "#!/bin/bash\npython train.py --model resnet50 --batch-size 256 --epochs 300 --amp\n"
+    doubtful = decider().decide(submit(time_limit=20000.0, script=script)).message
+    thin = decider(limits={"evidence": {"max_interval_ratio": 1.001}})
+    for said in (doubtful, thin.decide(submit(time_limit=20000.0)).message):
+        assert said is not None
+        assert "would do" not in said
+    longer = submit(time_limit=math.inf, comment=JOB.replace("90", "900000"))
+    said = decider().decide(longer).message
+    assert said is not None
+    assert "would do" not in said  # a thousand days and more
+
+
+def test_a_job_that_says_all_is_not_told_to_say_it_where_nodes_are_not_known(
+    decider: Decide,
+) -> None:
+    said = decider(None).decide(submit(tres_per_node="gres:gpu:1")).message
+    assert said is not None
+    assert said.startswith("not predicted: Slurm tells nothing of its nodes")

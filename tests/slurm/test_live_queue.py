@@ -14,13 +14,15 @@ from clusters import gpu_node
 from predictor.errors import ArtifactError
 from predictor.site.calibration.site_state import SiteState, read_state, write_state
 from predictor.site.capacity.jobs import UNKNOWN
+from predictor.site.capacity.live import Live, LiveJob
 from predictor.site.replay import Pool
 from predictor.site.similar.memory import SiteMemory
 from predictor.site.similar.past_runs import PastRun, RunEnd
 from predictor.site.similar.request import JobRequest
 from slurm_plugin.cluster import GpuGres, SlurmJob, SlurmNode
 from slurm_plugin.config import Slurm, SlurmHardware, SlurmPolicy
-from slurm_plugin.live_queue import Places, read
+from slurm_plugin.live_queue import Places, etas, read
+from slurm_plugin.mark import JobMark
 from slurm_plugin.sources.choose import open_source
 
 A100, V100, P100 = "a100-sxm4-80gb", "v100-sxm2-16gb", "p100-pcie-16gb"
@@ -111,3 +113,30 @@ def test_root_reads_what_the_daemon_learned(monkeypatch: pytest.MonkeyPatch) -> 
         os.chown(path, daemon - 1, -1)
         with pytest.raises(ArtifactError, match="belongs to user"):
             read_state()
+
+
+def test_what_was_told_at_submit_has_a_range_that_what_has_run_moves() -> None:
+    mark = JobMark(expected_s=7200.0, upper_s=14_400.0).text()
+    job = LiveJob(
+        job_id="1",
+        name="train",
+        user="u1",
+        account="",
+        partition="gpu",
+        submit_s=0.0,
+        start_s=0.0,
+        limit_s=86_400.0,
+        gpus=1,
+        gpu_type=A100,
+    )
+    record = replace(JOB, admin_comment=mark, state="RUNNING")
+    ends = []
+    for now_s in (0.0, 7200.0, 30_000.0):
+        live = Live(scheduler="slurm", cluster="c", at_s=now_s, jobs=(job,), pools=())
+        (eta,) = etas(live, [record], SiteMemory())
+        assert (eta.basis, eta.state) == ("submit", "R")
+        assert eta.end is not None
+        assert now_s < eta.end.low_s < eta.end.expected_s < eta.end.high_s < 86_400
+        ends.append(eta.end.expected_s)
+    assert ends == sorted(ends)
+    assert ends[0] == pytest.approx(7200.0)

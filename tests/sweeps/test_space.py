@@ -41,9 +41,9 @@ def test_every_combination_is_a_configuration(tmp_path: Path) -> None:
         ("job: {}\nstopping: {min_share: 2}", "min_share=2"),
         ("job: {}\nvary: {gpus: {first: 1, last: 20000}}", "10000"),
         ("job: {}\nvary: {gpus: {first: 1, last: 1000000000000000}}", "10000"),
-        ("job: {model: resnet50, precision: amp}", "gpu=None"),
+        ("job: {model: resnet50, precision: amp}", "no gpu; a name is needed"),
         (GOOD.replace("amp", "fp1"), "fp1"),
-        ("[", "not YAML"),
+        ("[", "cannot be read"),
     ],
 )
 def test_an_error_names_field_and_value(tmp_path: Path, text: str, said: str) -> None:

@@ -279,8 +279,8 @@ class AccountingTable:
             raise _MessyRowError("ends before it starts")
         if end_s > time.time() + SKEW_S:
             raise _MessyRowError("ends in the future", text["end"][0])
-        if start_s is not None and end_s - start_s > cells.UNLIMITED_S:
-            raise _MessyRowError("runs for more than a year")
+        if start_s is not None and max(start_s - submit_s, end_s - start_s) > cells.UNLIMITED_S:
+            raise _MessyRowError("waits or runs for more than a year")
         return submit_s, start_s, end_s
 
     def _moment(self, text: Mapping[str, Scaled], field: str) -> float | None:

@@ -36,6 +36,7 @@ class PhysicsView:
     def __init__(self, predictor: Predictor, source: str = "", gpus: Sequence[str] = ()) -> None:
         self._predictor, self._source, self._gpus = predictor, source, tuple(gpus)
         self._prediction = lru_cache(KEPT)(self._predicted)
+        self.refusal = ""  # why the last job that it could not price has no prediction
 
     def prediction(self, job: JobRequest) -> Prediction | None:
         """The prediction of a request, None where it names no network or not enough else."""
@@ -82,7 +83,8 @@ class PhysicsView:
         try:
             job = stated.job(**given)
             return self._predictor.predict(job.but(source=self._source, **given))
-        except PrecisionTimeError:
+        except PrecisionTimeError as error:
+            self.refusal = str(error)
             return None
 
 

@@ -149,12 +149,12 @@ def test_a_config_is_enough(tmp_path: Path, name: str) -> None:
 
 MISTAKES: dict[str, tuple[Any, tuple[str, ...], str]] = {
     "no object": ([1], (), "hf_config="),
-    "no model type": ({}, (), "model_type=None"),
+    "no model type": ({}, (), "no model_type; expected"),
     "unknown model type": ({"model_type": "bertt"}, (), "model_type='bertt'"),
-    "no head": (BERT, ("--seq-len", "32"), "invalid hf_task=None; expected one of causal-lm"),
+    "no head": (BERT, ("--seq-len", "32"), "no hf_task; expected one of causal-lm"),
     "unknown task": (BERT, ("--hf-task", "poetry"), "invalid hf_task='poetry'; expected one of"),
     "task of another kind": (BERT, ("--hf-task", "ctc"), "a task that bert has a head for"),
-    "no length": (BERT, ("--hf-task", "masked-lm"), "seq_len=None"),
+    "no length": (BERT, ("--hf-task", "masked-lm"), "no seq_len; expected"),
     "too long": (
         BERT,
         ("--hf-task", "masked-lm", "--seq-len", "4096"),
