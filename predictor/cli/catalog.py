@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from ..graphs.catalog import ModelEntry
     from ..graphs.operator import Graph
 
-GFLOPS_TOLERANCE = 0.01
 GIGA = 1e9
 BRIEF = (
     *("name", "aliases", "group", "family"),
@@ -24,7 +23,7 @@ BRIEF = (
 
 @click.group()
 def catalog() -> None:
-    """List, show and check the models that can be predicted."""
+    """List and show the models that can be predicted."""
 
 
 @catalog.command("list")
@@ -63,27 +62,6 @@ def show(name: str, form: str) -> None:
         return
     for key, value in found.items():
         click.echo(f"{key:<26}{worded(value) or MISSING}")
-
-
-@catalog.command()
-def check() -> None:
-    """Compare every model's stated parameters and GFLOPs with its operator graph.
-
-    Parameters must be equal, GFLOPs of the forward pass within 1 %. Exit code 1 on a deviation.
-    """
-    from ..graphs.catalog import entries
-
-    right = wrong = unchecked = 0
-    for entry in entries():
-        deviations, why_not = checked(entry)
-        for text in (*deviations, *([f"not checked, {why_not}"] if why_not else [])):
-            click.echo(f"{entry.name}: {text}")
-        wrong += bool(deviations)
-        unchecked += bool(why_not)
-        right += not deviations and not why_not
-    click.echo(f"{right} models as stated, {wrong} deviate, {unchecked} not checked")
-    if wrong:
-        raise SystemExit(1)
 
 
 @click.command()
@@ -127,28 +105,6 @@ def gpus(form: str) -> None:
         for g in sheets().values()
     ]
     show_table(head, rows, left=2)
-
-
-def checked(entry: ModelEntry) -> tuple[list[str], str]:
-    """Where the graph of an entry deviates from what it states; else why it was not checked."""
-    from ..errors import GraphError
-
-    parameters, gflops = entry.parameters, entry.forward_gflops
-    try:
-        graph = default_graph(entry)
-    except GraphError as error:
-        if parameters is None and gflops is None:
-            return [], f"no size of its own ({error})"
-        return [str(error)], ""
-    if parameters is None and gflops is None:
-        return [], "no figure is stated"
-    deviations = []
-    if parameters is not None and graph.parameters != parameters:
-        deviations.append(f"parameters {parameters:,} stated, {graph.parameters:,} in graph")
-    built = graph.forward_flops / GIGA
-    if gflops is not None and abs(built / gflops - 1) > GFLOPS_TOLERANCE:
-        deviations.append(f"GFLOPs {gflops:.4g} stated, {built:.4g} in graph")
-    return deviations, ""
 
 
 def default_graph(entry: ModelEntry) -> Graph:

@@ -80,7 +80,8 @@ def autocast(graph: Graph, precision: Precision, gpu: Gpu) -> tuple[TypedOperato
     """Type every operator of a graph and add the weight casts of a mixed policy.
 
     A mixed policy casts each FP32 weight once a micro-step to the lower format, and writes its
-    gradient back in FP32; what is frozen is kept in the lower one.
+    gradient back in FP32; what is frozen is kept in the lower one. What FP8 and FP4 multiply is
+    cast behind each product.
     """
     typed = _typed(graph, precision, gpu)
     if precision.mixed:
@@ -111,7 +112,8 @@ def _typed(graph: Graph, precision: Precision, gpu: Gpu) -> list[TypedOperator]:
     kept = FULL_PRECISION_CPU if gpu.kind == CPU else FULL_PRECISION
     full = kept if precision.mixed else frozenset()
     wide = wide_origins(gpu) if precision.mixed else frozenset()
-    typed = []
+    typed: list[TypedOperator] = []
+    behind: Kind | None = None  # a norm of Transformer Engine writes its result narrow
     for operator in graph.operators:
         kind, tensor_core = operator.kind, False
         if kind in products:
@@ -124,7 +126,24 @@ def _typed(graph: Graph, precision: Precision, gpu: Gpu) -> list[TypedOperator]:
             dtype = _format(operator, wide, low, flowing)
         moved = (operator.reads + operator.writes) * width[dtype]
         typed.append(TypedOperator(operator, dtype, moved, tensor_core))
+        if dtype in NARROW and not (behind is Kind.LAYER_NORM and operator.direction is FORWARD):
+            typed.append(_narrowed(operator, dtype, low))
+        if operator.direction is FORWARD:
+            behind = kind
     return typed
+
+
+def _narrowed(product: Operator, narrow: Dtype, low: Dtype) -> TypedOperator:
+    """The cast of what a product multiplies with its weight; a weight gradient takes two copies.
+
+    Those of Transformer Engine are written by columns, beside what the other products take.
+    """
+    one, other, inner = product.dims
+    copies = product.direction not in (FORWARD, DATA_GRADIENT)
+    elements = (one + other if copies else one) * inner
+    cast = replace(product, kind=Kind.CAST, dims=(1, elements), flops=0.0, kernels=0.0)
+    moved = elements * (narrow.bytes if copies else low.bytes + narrow.bytes)
+    return TypedOperator(cast, low, moved, False)
 
 
 def _format(operator: Operator, wide: frozenset[str], low: Dtype, flowing: Dtype) -> Dtype:

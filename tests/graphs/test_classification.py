@@ -26,7 +26,7 @@ def graph(entry: ModelEntry, batch: int = 1, *, flash: bool = False, **changes: 
 # --- the catalog's figures, read off torchvision, timm and transformers ------------------------
 
 
-# `catalog check` compares them with the graphs.
+# tests/cli/test_data.py compares them with the graphs.
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [

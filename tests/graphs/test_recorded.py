@@ -61,7 +61,7 @@ def forward(built: Graph, kind: Kind) -> dict[tuple[int, ...], float]:
 def test_parameters_are_exact_and_flops_within_a_percent_of_the_library() -> None:
     """Of what torch counted in two samples: networks of positions run once whatever the batch.
 
-    `catalog check` compares with what the entries state.
+    tests/cli/test_data.py compares with what the entries state.
     """
     compared, wrong = 0, []
     for name in RECORDED:

@@ -43,7 +43,7 @@ def graph(name: str, **changes: Any) -> Graph:
 
 
 def test_catalog_states_what_the_graph_holds() -> None:
-    """To a thousandth, where `catalog check` allows a hundredth; equal layers stand once."""
+    """To a thousandth, where tests/cli/test_data.py allows a hundredth; equal layers stand once."""
     graphs = {name: graph(name) for name in FIXED}
     assert [
         name

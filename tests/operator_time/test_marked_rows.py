@@ -11,7 +11,26 @@ from profiles.gpus import gpus
 from profiles.storage import OPERATOR_COLUMNS
 from profiles.tables import operator_table
 
-V100 = "v100-sxm2-16gb"
+V100, H100 = "v100-sxm2-16gb", "h100-sxm5-80gb"
+
+
+def seconds(format: str, params: str, time_us: str) -> list[float]:
+    """Of a product, beside one so small that it tells what a launch takes."""
+    row = ("trtllm", "gemm", "fwd", format, "4096 4096 8192 1", params, time_us, "")
+    least = ("trtllm", "gemm", "fwd", "bf16", "1 128 128 1", "b_t=T", "2", "")
+    rows = (("r", "s", "p", *row), ("l", "s", "p", *least))
+    columns = dict(zip(OPERATOR_COLUMNS, zip(*rows, strict=True), strict=True))
+    table = operator_table([H100, H100], columns)
+    return [float(s) for s in samples_of(table, {H100: gpus()[H100]}).seconds]
+
+
+def test_what_a_linear_layer_casts_is_no_part_of_its_product() -> None:
+    layer, h100 = "b_t=T;source_dtype=fp8;kernel=torch_flow", gpus()[H100]
+    cast_s = 2 * 5e-6 + 2 * 4096 * 8192 / (3.0 * h100.sms * h100.boost_clock_hz)
+    (alone,), (timed,) = seconds("fp8", "b_t=T", "400"), seconds("fp8", layer, "400")
+    assert alone - timed == pytest.approx(cast_s)
+    assert seconds("bf16", layer, "400") == [alone]
+    assert seconds("fp8", layer, str(1.4 * cast_s * 1e6)) == [2e-6]  # mostly the cast: left out
 
 
 def kind_of(op: str, shape: str, params: str) -> Kind:

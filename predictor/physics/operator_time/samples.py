@@ -37,6 +37,13 @@ FLOOR_QUANTILE = 0.01
 FLOOR_MULTIPLE = 3.0
 FLOOR_SHARE = 0.3
 
+# Linear layers of TensorRT-LLM cast their input first, to FP8 in two passes (what is its largest
+# value?), to FP4 in one: seconds of each, elements a clock and SM (fewer on Hopper), and the share
+# of the bandwidth for what L2 does not hold, from rows with n up to 256. The last is the least
+# share of a row that its product must be.
+CAST_PASSES = {Dtype.FP8: 2.0, Dtype.FP4: 1.0}
+CAST_S, CAST_RATE, HOPPERS, CAST_SHARE, PRODUCT_SHARE = 5e-6, 4.8, 3.0, 0.8, 0.3
+
 # Rows that time several kernels as one; our graphs hold each kernel by itself.
 SEVERAL_KERNELS = ("unfused", "includes=", "func=rope", "func=silu_mul", "func=bias_dropout_add")
 
@@ -108,16 +115,18 @@ def samples_of(table: OperatorTable, chosen: Mapping[str, Gpu]) -> Samples:
     """Rows of ``table`` on GPUs of ``chosen`` that price one operator on the device alone."""
     rows = _Rows(table)
     floor = np.where(rows.cpu, 0.0, _floors(table, rows.gpu))
+    cast_s = rows.cast_s()
     index = np.flatnonzero(
         rows.priced()
         & np.array([gpu.name in chosen for gpu in rows.hardware])[rows.gpu]
         & (table.time_s > FLOOR_MULTIPLE * floor)
+        & (table.time_s - cast_s > PRODUCT_SHARE * table.time_s)
     )
     work = rows.work(index)
     gpu = rows.gpu[index]
     return Samples(
         work=work,
-        seconds=table.time_s[index] - FLOOR_SHARE * floor[index],
+        seconds=table.time_s[index] - FLOOR_SHARE * floor[index] - cast_s[index],
         architecture=np.array([silicon_of(g) for g in rows.hardware])[gpu],
         gpu=np.array([g.name for g in rows.hardware])[gpu],
         tdp_w=np.array([g.tdp_w for g in rows.hardware])[gpu],
@@ -200,6 +209,22 @@ class _Rows:
             several |= np.char.find(self.table.params, words) >= 0
         coded = (self.kind != _UNPRICED) & (self.direction != _UNPRICED)
         return np.asarray(coded & known & ~(both | plain | recurrent | table | image | several))
+
+    def cast_s(self) -> Floats:
+        """Seconds (n,) of each row in which a linear layer casts its input, else 0."""
+        table, seconds = self.table, np.zeros(len(self.table))
+        rates = [HOPPERS if g.compute_capability[0] == 9 else CAST_RATE for g in self.hardware]
+        clocks = [g.sms * g.boost_clock_hz for g in self.hardware]
+        streams = [CAST_SHARE * g.bandwidth_bytes_per_s for g in self.hardware]
+        held = np.array([g.l2_bytes for g in self.hardware])[self.gpu]
+        layers = np.char.find(table.params, "kernel=torch_flow") >= 0
+        for dtype, passes in CAST_PASSES.items():
+            computed = passes * table.m * table.k / (np.array(rates) * clocks)[self.gpu]
+            moved = table.m * table.k * (2.0 * passes + dtype.bytes) - held
+            cast_s = np.maximum(computed, moved / np.array(streams)[self.gpu])
+            here = layers & (self.dtype == DTYPE_CODE[dtype])
+            seconds[here] = passes * CAST_S + cast_s[here]
+        return seconds
 
     def _functions(self, index: NDArray[np.intp]) -> Ints:
         """Number of the element-wise function of each row; a sum has a word of its own."""
