@@ -65,7 +65,8 @@ def test_impossible_field_is_named_with_its_value(changes: dict[str, Any], field
     assert error.field == field
     assert repr(error.value) == repr(changes.get(field, 32))
     assert error.expected
-    assert str(error).startswith(f"invalid {field}={error.value!r}; {error.expected}")
+    said = f"no {field}" if error.value is None else f"invalid {field}={error.value!r}"
+    assert str(error).startswith(f"{said}; {error.expected}")
 
 
 def test_unknown_gpu_is_told_the_nearest() -> None:

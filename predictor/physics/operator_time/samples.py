@@ -60,6 +60,7 @@ IMAGE_CHANNELS = 4  # of a photograph or a spectrogram
 _MATRIX = [KIND_CODE[kind] for kind in MATRIX_KINDS]
 _HEAVY = [*_MATRIX, KIND_CODE[Kind.RNN], KIND_CODE[Kind.ATTENTION]]
 _FP32 = DTYPE_CODE[Dtype.FP32]
+_CAST = [DTYPE_CODE[dtype] for dtype in CAST_PASSES]
 _UNPRICED = -1
 
 
@@ -213,17 +214,15 @@ class _Rows:
     def cast_s(self) -> Floats:
         """Seconds (n,) of each row in which a linear layer casts its input, else 0."""
         table, seconds = self.table, np.zeros(len(self.table))
-        rates = [HOPPERS if g.compute_capability[0] == 9 else CAST_RATE for g in self.hardware]
-        clocks = [g.sms * g.boost_clock_hz for g in self.hardware]
-        streams = [CAST_SHARE * g.bandwidth_bytes_per_s for g in self.hardware]
-        held = np.array([g.l2_bytes for g in self.hardware])[self.gpu]
         layers = np.char.find(table.params, "kernel=torch_flow") >= 0
-        for dtype, passes in CAST_PASSES.items():
-            computed = passes * table.m * table.k / (np.array(rates) * clocks)[self.gpu]
-            moved = table.m * table.k * (2.0 * passes + dtype.bytes) - held
-            cast_s = np.maximum(computed, moved / np.array(streams)[self.gpu])
-            here = layers & (self.dtype == DTYPE_CODE[dtype])
-            seconds[here] = passes * CAST_S + cast_s[here]
+        for row in np.flatnonzero(layers & np.isin(self.dtype, _CAST)).tolist():
+            gpu, dtype = self.hardware[self.gpu[row]], DTYPES[self.dtype[row]]
+            elements, passes = table.m[row] * table.k[row], CAST_PASSES[dtype]
+            rate = HOPPERS if gpu.compute_capability[0] == 9 else CAST_RATE
+            computed = passes * elements / (rate * gpu.sms * gpu.boost_clock_hz)
+            beyond = elements * (2.0 * passes + dtype.bytes) - gpu.l2_bytes
+            moved = beyond / (CAST_SHARE * gpu.bandwidth_bytes_per_s)
+            seconds[row] = passes * CAST_S + max(computed, moved)
         return seconds
 
     def _functions(self, index: NDArray[np.intp]) -> Ints:
