@@ -73,7 +73,7 @@ def test_a_part_that_fails_is_off(
     ("given", "said"),
     [
         ({"model": "no-such-network"}, "no-such-network"),
-        ({"model": None}, "model=None"),
+        ({"model": None}, "no model"),
         ({"model": 7}, ""),
         ({"gpu": "abacus"}, "abacus"),
         ({"precision": "fp1"}, "fp1"),
