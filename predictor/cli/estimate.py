@@ -119,6 +119,9 @@ def _request(
         asked["memory_bytes"] = round(memory_gib * GIB)
     if "gpus" not in asked and (started := started_gpus(script or "", words, files)):
         asked["gpus"] = started
+    kinds = {kind for kind in options.get("constraint", "").split("&") if known_gpu(kind)}
+    if len(kinds) == 1:
+        asked.setdefault("gpu_type", kinds.pop())
     no_sheet = ""
     if kind := asked.get("gpu_type"):
         asked["gpu_type"] = gpu_type(kind)

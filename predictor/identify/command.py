@@ -33,12 +33,13 @@ from .stated import DECISIVE, FILE, LENGTHS, NAMED, SCRIPT, Problem, Stated
 
 _TITAN = ("titan_model", "titan_flavor")
 # Keys whose flags stand alone, or with what they are set to.
-_KINDS = ("adapters", "quantised", "frozen", "frozen_part", "distilled", "objective")
+_KINDS = ("adapters", "quantised", "frozen", "frozen_part", "tuned", "distilled", "objective")
 _SWITCHED = (*_KINDS, "resumed", "evaluation", "packed")
 # What is left where the number behind a flag cannot be read.
 _PARTS = {"dataset_size": "dataset_share", "start_epoch": "resumed"}
 _OF_DATA = ("classes", "dataset", "dataset_part", "dataset_hint", "dataset_path", "dataset_share")
 _BITS = ("4", "8")
+_NONE = frozenset((("epochs", "0"), ("batch_size", "0"), ("batch_size", "-1")))  # told as invalid
 _SIZES = ("layers", "encoder_layers", "decoder_layers", "hidden")  # of a builder
 _ENCODERS = ("t5", "seq2seq", "recorded", "bert", "deberta")  # families that read sources alone
 _TOKENS = 2**16  # a whole batch from here on is counted in tokens
@@ -125,10 +126,13 @@ def _tell_unknown(reading: _Reading, found: Configured, own: Launch) -> None:
     pairs = zip(("", *own.after), own.after, strict=False)
     if any(w == UNKNOWN and (b[:1] != "-" or flag_of(b) in family.switches) for b, w in pairs):
         draft.dispute("words that we cannot read may set more", "model")
+        reading.special["unread"] = "on"
     watched = flags().slowing.intersection(map(base_name, reading.launch.before))
     reading.unclear |= dict.fromkeys(sorted(watched))
-    kinds = {"lora", "frozen"} & draft.pairs.get("options", {}).keys()
+    kinds = {"lora", "frozen", "objective"} & draft.pairs.get("options", {}).keys()
     known = kinds or own.program in family.programs
+    if family.name == "generic" and own.several and (batch := draft.texts.pop("batch_size", None)):
+        reading.special["unclear_batch"] = batch[1]
     for about, text in flags().by_itself.items():
         seen = found.texts if about == "options" else found.texts[:1]
         if (own.alone if about == "gpus" else not known) and _fixed(seen, text):
@@ -144,7 +148,9 @@ def _with_defaults(reading: _Reading, found: Configured, stated: Stated) -> Stat
     plain, halves = (_fixed(found.texts, flags().computes[n]) for n in ("plain", "halves"))
     if framework := family.framework or ("pytorch" if plain or started - {None} else ""):
         context.say("framework", framework)
-    trainer = _trainer(reading, stated, "pytorch" if plain else None)
+    engine = "deepspeed" in " ".join((*launch.led, *launch.told))  # its program may configure it
+    unseen = "unread" in reading.special or (engine and not found.tables.values)
+    trainer = None if unseen else _trainer(reading, stated, "pytorch" if plain else None)
     if trainer and not (halves and shipped_yaml("trainers.yaml")[trainer]["precision"] == "fp32"):
         context.say("trainer", trainer)
     usual, settled = Draft(f"default of {launch.program}"), stated.settled()
@@ -193,6 +199,10 @@ def _read_flags(reading: _Reading, own: int) -> None:
         if index == len(given) - own:
             reading.said_by.clear()
         flag = flag_of(name if names[name] == name else f"--{names[name]}")
+        plain = flags().patterns["negated"].sub("--", flag)
+        meant = {**reading.family.values, **dict.fromkeys(reading.family.switches, _KINDS[0])}
+        if flag not in meant and meant.get(plain) in _SWITCHED:  # --no-x is --x off
+            flag, value, following = plain, "off", ()
         key = reading.family.values.get(flag)
         behind = next((w for w in following[:1] if not re.match("-[-a-zA-Z]", w)), None)
         text = behind if value is None else value
@@ -226,6 +236,9 @@ def _read_flags(reading: _Reading, own: int) -> None:
 
 def _take_switch(reading: _Reading, key: str, name: str, word: str) -> None:
     """One flag that stands alone, or with what it is set to."""
+    if key == "tuned" and UNKNOWN not in word:  # or frozen
+        word = "on" if word.lower() in OFF else reading.special.get("frozen_part", "off")
+        key = "frozen_part"
     if UNKNOWN not in word:
         if not (word.isdigit() and reading.special.get(key, "on").lower() in OFF):
             reading.special[key] = word  # but no rank of adapters that are off
@@ -273,7 +286,8 @@ def _take(reading: _Reading, key: str, name: str, text: str, following: Sequence
         return
     if key in reading.unread:  # said again, and clearly
         draft.problems.remove(reading.unread.pop(key))
-    nothing = text.strip().lower() in flags().unset and key != "titan_shard"  # -1: by all
+    told = key == "titan_shard" or (key, text) in _NONE  # -1: by all
+    nothing = text.strip().lower() in flags().unset and not told
     if nothing or (key == "model" and text.replace(".", "").isdigit()):
         return
     flag, first = reading.said_by.setdefault(key, (flag_of(name), text))

@@ -29,11 +29,9 @@ from .launch import (
     Launch,
     base_name,
     family_of,
-    flag_of,
     flags,
     is_brief,
     launch_of,
-    said,
     serves,
     shell_file,
     shell_text,
@@ -157,6 +155,9 @@ def _parsed(
     assumed = (f"{one} may start copies: that they train together is assumed" for one in copies)
     if _REMARK.search(text):
         told += (Problem(NOTES, "a line with `# PT` or `#pt` is a remark: begin it with `#PT`"),)
+    if flags().patterns["no_time"].match(limit := asked.get("time", "")):
+        expected = "expected minutes, [DAYS-]HOURS:MINUTES:SECONDS or DAYS-HOURS"
+        told += (Problem(SCRIPT, f"#SBATCH --time={limit[:MAX_WORD]}: {expected}"),)
     if stated.model:
         told += tuple(Problem(SCRIPT, f"{one}, and no limit is set", "gpus") for one in assumed)
     problems, unclear = (*told, *stated.problems), (*stated.unclear, *copies, *beside)
@@ -209,7 +210,7 @@ def _disputed(runs: Sequence[_Run], asked: Mapping[str, str], files: Files | Non
         here, path = files_at(files, run.directory), run.launch.started.get(LAUNCHER_FILE, "")
         told = settings_of(path, (here(path) or "") if here and path else "") or {}
         processes = {"--num-processes": told.get("num_processes", "")}
-        for flag, started in {**processes, **run.launch.started, **_used(run.launch)}.items():
+        for flag, started in {**processes, **run.launch.started, **run.launch.used}.items():
             wanted = requests.get(flag, "")
             if started.isdigit() and wanted.isdigit() and int(started) != int(wanted):
                 yield f"{flag} {started}, and #SBATCH asks for {wanted}: no limit is set"
@@ -245,16 +246,6 @@ def _copies(runs: Sequence[_Run], asked: Mapping[str, str]) -> Iterator[str]:
         one = "1" in (_wanted(asked)[2], *map(run.launch.started.get, ("--ntasks", "-n", "-np")))
         if run.launch.copied and not (one or run.joined or run.launch.joins):
             yield run.launch.copied
-
-
-def _used(launch: Launch) -> dict[str, str]:
-    """How many GPUs flags of a program tell it to use, by their number or by their ids."""
-    found, using = {}, flags().using
-    for name, value, following in said(launch.after):
-        flag, ids = flag_of(name), (value or next(iter(following), "")).strip("[]'")
-        if flag in using and ids.replace(",", "").isdigit():
-            found[flag] = str(ids.count(",") + 1) if using[flag] or "," in ids else ids
-    return found
 
 
 def started_gpus(text: str, argv: Sequence[str], files: Files | None = None) -> int | None:
@@ -347,6 +338,7 @@ def _trainings(runs: Sequence[_Run], files: Files | None) -> list[tuple[_Run, St
     found = [
         (run, command_stated(run.launch, files_at(files, run.directory)))
         for run in runs[:MAX_TRAINING_COMMANDS]
+        if run.launch.may_learn
     ]
     return [
         (run, stated)

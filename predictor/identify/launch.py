@@ -91,6 +91,8 @@ class Flags:
     harmless: frozenset[str]
     harmless_starts: frozenset[str]
     judging: frozenset[str]
+    learning: frozenset[str]
+    sharing: frozenset[str]
     training_words: frozenset[str]
     launcher_values: Mapping[str, str]
     launcher_trainers: Mapping[str, str]
@@ -184,6 +186,11 @@ class Launch:
     directory: str = ""
 
     @property
+    def told(self) -> Mapping[str, str]:
+        """What is said behind each flag of it."""
+        return {flag_of(n): next(iter(f), "") if v is None else v for n, v, f in said(self.after)}
+
+    @property
     def trains(self) -> bool:
         """Whether its name says that it trains."""
         return bool(_name_words(self.program) & flags().training_words)
@@ -191,15 +198,14 @@ class Launch:
     @property
     def does_other_work(self) -> bool:
         """Whether its name or a flag says that it does something else than train."""
-        table = flags()
-        told = {flag_of(n): next(iter(f), "on") if v is None else v for n, v, f in said(self.after)}
+        table, told = flags(), self.told
         given = {flag_of(word.partition("=")[0]) for word in self.after if word.startswith("-")}
-        asked = {flag for flag in given & told.keys() if told[flag].lower() not in OFF}
+        asked = {flag for flag in given & told.keys() if told[flag].lower() not in OFF - {""}}
         trains = asked & {"--train", "--do-train"} or self.program[:4] == "trl "
         judges = asked & table.other_work_flags and not trains
         plays = any(part in flag_of(n) for n, _, _ in said(self.after) for part in table.playing)
         lengths = {table.generic.values.get(flag): word for flag, word in told.items()}
-        ended = lengths.get("epochs") == "0" and "steps" not in lengths
+        ended = lengths.get("epochs") == "0" and not ("steps" in lengths or self.trains)
         modes = {*self.after[:1], told.get("--mode", "")}  # main.py validate, --mode test
         if judges or plays or ended or modes & table.other_work:
             return True
@@ -214,9 +220,35 @@ class Launch:
         return bool(other) and not learns
 
     @property
+    def may_learn(self) -> bool:
+        """Whether its name, a flag or its family says that it may train."""
+        signs = _name_words(" ".join((self.program, *self.after[:1], *self.told)))
+        led = "steps" in signs and self.led - flags().copying
+        family = self.program == UNKNOWN or family_of(self) is not flags().generic
+        return bool(self.trains or family or led or signs & flags().learning)
+
+    @property
     def started(self) -> Mapping[str, str]:
         """What is said behind each flag of the words before it."""
         return {flag_of(n): next(iter(f), "") if v is None else v for n, v, f in said(self.before)}
+
+    @property
+    def used(self) -> dict[str, str]:
+        """How many GPUs flags of it tell it to use, by their number or by their ids."""
+        found, using = {}, flags().using
+        for name, value, following in said(self.after):
+            flag, ids = flag_of(name), (value or next(iter(following), "")).strip("[]'")
+            if flag in using and ids.replace(",", "").isdecimal():
+                found[flag] = str(ids.count(",") + 1) if using[flag] or "," in ids else ids
+        return found
+
+    @property
+    def several(self) -> bool:
+        """Whether its flags say that one process uses several GPUs: a batch may be of them all."""
+        on = {flag for flag, word in self.told.items() if word.lower() not in OFF - {""}}
+        used = any(int(number) > 1 for number in self.used.values())
+        shares = used or (not self.led and bool(on & flags().sharing))
+        return shares and not (self.led - flags().copying or on & {"--accelerator", "--strategy"})
 
     @property
     def led(self) -> frozenset[str]:
@@ -231,8 +263,7 @@ class Launch:
     @property
     def joins(self) -> bool:
         """Whether copies of it train together, as far as its flags or its family say."""
-        given = ((n, next(iter(f), "") if v is None else v) for n, v, f in said(self.after))
-        told = {flag_of(name) for name, value in given if value.lower() not in OFF - {""}}
+        told = {flag for flag, value in self.told.items() if value.lower() not in OFF - {""}}
         family = family_of(self)
         return family.spreads or bool(
             flags().joining & {*told, family.name, *_name_words(self.program)}
@@ -244,8 +275,7 @@ class Launch:
 
         A program that is named for a single device uses one.
         """
-        table = flags()
-        told = {flag_of(n): next(iter(f), "") if v is None else v for n, v, f in said(self.after)}
+        table, told = flags(), self.told
         by_flags = told.keys() & table.spreading_flags
         if table.patterns["one_device"].match(told.get("--device", "")):
             by_flags -= {"--device"}

@@ -194,6 +194,20 @@ def test_the_commonest_command_gets_a_time_from_the_default_of_its_trainer(
     assert "Trainer of Transformers" in told[0]
 
 
+@pytest.mark.parametrize(
+    ("constraint", "gpu"), [("a100&ib", "a100-sxm4-80gb"), ("h100", "h100-sxm5-80gb")]
+)
+def test_a_gpu_that_the_constraint_names_is_asked_for(
+    home: Path, tmp_path: Path, constraint: str, gpu: str
+) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text(
+        f"#!/bin/bash\n#SBATCH --gres=gpu:1\n#SBATCH --constraint={constraint}\n"
+        "python train.py --model resnet50 --batch-size 64 --epochs 1 --dataset imagenet --amp\n"
+    )
+    assert f"on 1 {gpu}" in command("estimate", str(script)).stdout
+
+
 @pytest.mark.parametrize(("limit", "told"), [("0:10:00", True), ("24:00:00", False)])
 def test_a_limit_below_what_the_job_needs_is_told(home: Path, limit: str, told: bool) -> None:
     job = "model=bert-large precision=bf16 batch=32 seq_len=512 steps=20000"

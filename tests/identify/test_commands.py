@@ -260,6 +260,7 @@ def test_every_flag_of_the_table_means_a_key_that_is_read() -> None:
         "clip_model",
         "dataset_hint",
         "distilled",
+        "tuned",
         "objective",
         "classes",
         "weights",
@@ -518,7 +519,7 @@ def test_data_of_one_training_are_not_those_of_the_others() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "python train.py --model resnet50 --epochs 0",
+        "python run.py --model resnet50 --epochs 0",
         "python run_sft.py --model gpt2 --do_train False --do_eval --max_steps 9 --bs 2",
         "python run_evalplus.py --steps 128 --batch-size 4",
     ],
@@ -608,3 +609,126 @@ def test_what_prepares_weights_is_no_training() -> None:
     assert not values(
         "python scripts/pissa_init.py --model_name_or_path meta-llama/Meta-Llama-3-8B"
     )
+
+
+@pytest.mark.parametrize(
+    ("flags_given", "options"),
+    [
+        ("--tune_mm_vision False --tune_mm_llm True", (("frozen", "part"),)),
+        ("--no-tune-llm", (("frozen", "part"),)),
+        ("--tune_mm_vision True", None),
+        ("--use_lora True --no-use-lora", None),
+        ("--gradient_checkpointing --no-gradient-checkpointing", None),
+    ],
+)
+def test_a_flag_that_is_negated_is_one_that_is_off(
+    flags_given: str, options: tuple[tuple[str, str], ...] | None
+) -> None:
+    stated = parse_script(f"torchrun train.py --model gpt2 --bs 2 {flags_given}")
+    assert stated.values.get("options") == options
+    assert not stated.unclear
+
+
+@pytest.mark.parametrize("flag", ["--max_words", "--data_max_length"])
+def test_lengths_have_many_names(flag: str) -> None:
+    assert values(f"torchrun train.py --model gpt2 --bs 2 {flag} 512")["seq_len"] == 512
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python alignment.py --model gpt2 --batch_size 8 --dataset wikitext",
+        "python txt2img.py --model stable-diffusion-v1-5 --steps 50 --batch_size 4",
+        "accelerate launch scoring.py --model_name gpt2 --bs 8",
+        "deepspeed run_model.py --model bloom --batch-size 8 --gen-len 32",
+        "python main.py --model hf --model_args pretrained=gpt2 --batch_size 4",
+    ],
+)
+def test_what_shows_no_sign_of_learning_is_no_training(command: str) -> None:
+    assert not parse_script(command).values
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["python main.py --model gpt2 --bs 8", "python x.py --model gpt2 --bs 8 --weight_decay 0.1"],
+)
+def test_one_sign_of_learning_is_enough(command: str) -> None:
+    assert values(command) == {"model": "gpt2-124m", "batch_size": 8}
+
+
+@pytest.mark.parametrize(
+    ("command", "batch_size"),
+    [
+        ("python train.py --gpu 0,1,2,3", None),
+        ("python train.py --gpus 4", None),
+        ("python train.py --data_parallel", None),
+        ("srun python train.py --gpus 4", None),
+        ("python train.py --gpu 0", 64),
+        ("python train.py --devices 4 --accelerator gpu", 64),
+        ("torchrun --nproc_per_node 4 train.py --gpus 4", 64),
+    ],
+)
+def test_a_batch_of_one_process_on_several_gpus_may_be_of_all(
+    command: str, batch_size: int | None
+) -> None:
+    stated = parse_script(f"{command} --model resnet50 --batch-size 64 --epochs 3")
+    assert stated.values.get("batch_size") == batch_size
+    assert bool(stated.doubts) == (batch_size is None)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "deepspeed main.py --model_name_or_path gpt2 --deepspeed --zero_stage 2",
+        "torchrun run.py --model_name_or_path gpt2 --enable_deepspeed",
+        'torchrun train.py "${MORE[@]}" --model_name_or_path gpt2',
+    ],
+)
+def test_what_decides_the_precision_out_of_sight_leaves_no_default(command: str) -> None:
+    assert parse_script(f"{command} --per_device_train_batch_size 4").trainer is None
+
+
+def test_a_batch_or_a_length_of_nothing_is_told() -> None:
+    stated = parse_script("python train.py --model resnet50 --batch-size -1 --epochs 0")
+    assert stated.model == "resnet50"
+    assert {problem.field for problem in stated.doubts} == {"batch_size", "epochs"}
+    steps = parse_script("python train.py --model gpt2 --bs 4 --num_train_epochs 0 --max_steps 9")
+    assert steps.values["steps"] == 9
+    assert not steps.doubts
+
+
+@pytest.mark.parametrize(
+    ("limit", "told"), [("4hours", True), ("90", False), ("1-12:00:00", False), ("4:30", False)]
+)
+def test_a_limit_that_sbatch_does_not_take_is_told(limit: str, told: bool) -> None:
+    stated = parse_script(f"#!/bin/bash\n#SBATCH --time={limit}\npython train.py --model gpt2\n")
+    assert any("--time=" in problem.text for problem in stated.problems) == told
+
+
+def test_a_student_of_fewer_layers_is_another_network() -> None:
+    command = "python train.py --model bert-base-uncased --teacher x --student_num_layers 6"
+    assert "model" not in values(command)
+
+
+def test_a_batch_of_llama2_accessory_is_of_one_gpu() -> None:
+    found = values(
+        "srun python main_finetune.py --llama_type llama --max_words 512 --batch_size 4"
+        " --accum_iter 2 --epochs 1 --data_parallel sdp --checkpointing"
+    )
+    assert (found["batch_size"], found["grad_accum"], found["sharding"]) == (4, 2, "fsdp")
+    assert found["options"] == (("act_ckpt", "on"),)
+
+
+def test_a_batch_in_the_section_of_halos_is_of_all_gpus() -> None:
+    found = values(
+        "accelerate launch launch.py loss=kto train_datasets=[x] ++loss.beta=0.1"
+        " ++model.name_or_path=gpt2 ++model.batch_size=32"
+    )
+    assert (found["model"], found["global_batch_size"]) == ("gpt2-124m", 32)
+    assert "batch_size" not in found
+
+
+def test_run_squad_of_transformers_is_not_that_of_nvidia() -> None:
+    squad = "python run_squad.py --model_name_or_path bert-base-uncased --num_train_epochs 2"
+    stated = parse_script(f"{squad} --per_gpu_train_batch_size 4")
+    assert (stated.values["batch_size"], stated.trainer) == (4, "hf-trainer")

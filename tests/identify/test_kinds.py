@@ -143,7 +143,7 @@ def test_what_only_trains_may_evaluate_beside() -> None:
 def test_one_process_on_many_gpus_is_one_gpu_working(command: str, alone: bool) -> None:
     stated = read(command)
     assert stated.alone is alone
-    if "vit" in command:
+    if "vit" in command and not stated.doubts:
         job = stated.job(gpu="a100-sxm4-80gb", gpus=8, gpus_per_node=8)
         assert job.gpus == (1 if alone else 8)
 
