@@ -246,7 +246,8 @@ class Launch:
     def several(self) -> bool:
         """Whether its flags say that one process uses several GPUs: a batch may be of them all."""
         on = {flag for flag, word in self.told.items() if word.lower() not in OFF - {""}}
-        used = any(int(number) > 1 for number in self.used.values())
+        # beside --device a batch is still taken for that of one GPU
+        used = any(int(n) > 1 for flag, n in self.used.items() if flag != "--device")
         shares = used or (not self.led and bool(on & flags().sharing))
         return shares and not (self.led - flags().copying or on & {"--accelerator", "--strategy"})
 
