@@ -185,6 +185,7 @@ def _parts(found: Prediction) -> Iterator[str]:
         ("exposed communication", of.exposed_s, whole),
         ("optimizer", of.optimizer_s, ""),
         *([("pipeline bubble", of.bubble_s, "")] if of.bubble_s else []),
+        *([("waiting for the slowest", of.waiting_s, "")] if of.waiting_s else []),
         ("step from tables", of.step_s, ""),
     ]
     yield "parts of one step, from tables (compute and host overlap)"

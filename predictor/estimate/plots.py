@@ -104,6 +104,7 @@ def parts(axes: Axes, found: Sequence[Prediction], _labels: Sequence[str]) -> No
         "host": of.host_s,
         "exposed communication": of.exposed_s,
         "pipeline bubble": of.bubble_s,
+        "slowest GPU": of.waiting_s,
         "optimizer": of.optimizer_s,
     }
     names, seconds = zip(*((name, value) for name, value in times.items() if value), strict=True)

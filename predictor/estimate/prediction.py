@@ -25,7 +25,7 @@ NO_DATA = "total: state dataset= or dataset_size= for the time of {epochs:g} epo
 # Parts of the physical step that JSON has under their own names.
 PARTS = (
     *("compute_s", "tensor_core_s", "host_s", "communication_s"),
-    *("node_link_s", "fabric_s", "bubble_s", "optimizer_s"),
+    *("node_link_s", "fabric_s", "bubble_s", "waiting_s", "optimizer_s"),
 )
 
 
