@@ -37,7 +37,14 @@ from ..physics.operator_time import OperatorTimes
 from ..physics.parallel.placement import split_warnings
 from ..physics.step import INPUT, StepModel, StepTime, input_s
 from ..units import short
-from .assumptions import Assumption, assumptions_of, centred, of_length, ordered, widened
+from .assumptions import (
+    Assumption,
+    assumptions_of,
+    centred,
+    of_length,
+    ordered,
+    widened,
+)
 from .fits import on_a_card_that_holds_it
 from .intervals import Intervals, factor
 from .prediction import NO_DATA, Prediction, summed

@@ -152,24 +152,26 @@ class GraphBuilder(MemoryLayers):
         bias: bool = True,
         shared: bool = False,
         data_gradient: bool = True,
+        matrices: int = 1,
     ) -> None:
         """Fully connected layer on ``rows`` rows of the whole micro-batch.
 
         The bias is added inside the GEMM; its gradient is a reduction of its own. ``shared``
-        reuses weights already counted (tied embeddings).
+        reuses weights already counted (tied embeddings). One kernel multiplies the rows of each of
+        several ``matrices`` (experts).
         """
-        weights = in_features * out_features
+        weights, wide = in_features * out_features * matrices, out_features * matrices
         if not shared:
-            self.parameters(weights + out_features * bool(bias), 1 + bool(bias))
+            self.parameters(weights + wide * bool(bias), matrices * (1 + bool(bias)))
         flops = 2.0 * rows * weights
-        a, c = rows * in_features, rows * out_features
-        dims = (rows, out_features, in_features)
+        a, c = rows * in_features * matrices, rows * wide
+        dims = (rows, wide, in_features)
         self.emit(GEMM, FORWARD, dims, flops=flops, reads=a + weights, writes=c)
-        into = (rows, in_features, out_features) if data_gradient else None
-        onto = (in_features, out_features, rows)
+        into = (rows, in_features * matrices, out_features) if data_gradient else None
+        onto = (in_features, wide, rows)
         self._gradients(GEMM, into, onto, flops, a, weights, c)
         if bias and self._trainable:
-            self.emit(ELEMENTWISE, WEIGHT_GRADIENT, (rows, out_features), reads=c)
+            self.emit(ELEMENTWISE, WEIGHT_GRADIENT, (rows, wide), reads=c)
 
     def dense(self, rows: int, in_features: int, out_features: int, act: str = "relu") -> None:
         """Fully connected layer with the function ``act`` behind it."""

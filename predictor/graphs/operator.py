@@ -18,11 +18,12 @@ class Workload:
     a transformer layer. ``tensor_parallel`` divides its heads and feed-forward widths,
     ``sequence_parallel`` also the tokens its norms and residuals see. ``seq_len`` is the part of
     one of ``context_parallel`` GPUs, whose queries attend to the keys of all. ``expert_parallel``
-    GPUs share the experts of a mixture, whose products one launch starts if ``grouped_experts``;
-    each expert is split over ``expert_tensor_parallel`` of those that split other layers.
-    Adapters of ``adapter_rank`` train alone, beside weights of ``base_bits`` where not 0, one for
-    the ``joint_adapters`` of an attention's inputs, beside every product if it ``adapts_all``, or
-    where it is ``frozen`` the head.
+    GPUs share the experts of a mixture, whose products one launch starts if ``grouped_experts``,
+    and one kernel computes with their activation inside if ``fused_experts``; each expert is
+    split over ``expert_tensor_parallel`` of those that split other layers. Adapters of
+    ``adapter_rank`` train alone, beside weights of ``base_bits`` where not 0, one for the
+    ``joint_adapters`` of an attention's inputs, beside every product if it ``adapts_all``, or where
+    it is ``frozen`` the head.
     """
 
     batch_size: int
@@ -41,6 +42,7 @@ class Workload:
     adapts_all: bool = False
     frozen: bool = False
     grouped_experts: bool = False
+    fused_experts: bool = False
     scores_every_token: bool = False
 
     @property
@@ -82,6 +84,8 @@ class Kind(StrEnum):
 # Function of what the host reads from the device, one value a launch: steps that are captured or
 # fused by hand do without.
 READ_BACK = "read_back"
+# Of products of experts whose kernel holds the activation behind them, and casts what it gives.
+FUSED_EXPERTS = "fused_experts"
 PRODUCT_KINDS = frozenset({Kind.GEMM, Kind.BATCHED_GEMM, Kind.CONV, Kind.ATTENTION, Kind.RNN})
 
 

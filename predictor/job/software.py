@@ -87,6 +87,7 @@ class Software:
     overlaps_expert_messages: bool = False
     sends_tokens_once: bool = False
     grouped_experts: bool = False
+    fused_experts: bool = False
     embedding_is_layer: bool = False
     loss_is_layer: bool = False
     first_stage_layers: int | None = None

@@ -19,12 +19,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
+from math import prod
 from typing import NamedTuple
 
 from profiles.gpus import CPU, Gpu
 from profiles.storage import shipped_yaml
 
-from ..graphs.operator import DATA_GRADIENT, FORWARD, PRODUCT_KINDS, UPDATE, Graph, Kind, Operator
+from ..graphs.operator import (
+    DATA_GRADIENT,
+    FORWARD,
+    FUSED_EXPERTS,
+    PRODUCT_KINDS,
+    UPDATE,
+    Graph,
+    Kind,
+    Operator,
+)
 from ..job.precision import Dtype, Precision, tensor_peak
 from ..job.training_job import TrainingJob
 
@@ -114,19 +124,25 @@ def _typed(graph: Graph, precision: Precision, gpu: Gpu) -> list[TypedOperator]:
     wide = wide_origins(gpu) if precision.mixed else frozenset()
     typed: list[TypedOperator] = []
     behind: Kind | None = None  # a norm of Transformer Engine writes its result narrow
+    fused = False  # so does the kernel of experts, which holds their activation both ways
     for operator in graph.operators:
-        kind, tensor_core = operator.kind, False
+        kind, tensor_core, cast = operator.kind, False, False
         if kind in products:
             dtype, flowing = products[kind], low
             tensor_core = tensor_cores[dtype] and not vector(operator)
+            cast = dtype in NARROW and not fused
+            if operator.direction is FORWARD:
+                cast = cast and behind is not Kind.LAYER_NORM
+                fused = operator.function == FUSED_EXPERTS
         elif kind in full:
             dtype = FP32
             flowing = FP32 if operator.direction is FORWARD else low
         else:
             dtype = _format(operator, wide, low, flowing)
-        moved = (operator.reads + operator.writes) * width[dtype]
+        within = fused and kind is Kind.ELEMENTWISE
+        moved = 0.0 if within else (operator.reads + operator.writes) * width[dtype]
         typed.append(TypedOperator(operator, dtype, moved, tensor_core))
-        if dtype in NARROW and not (behind is Kind.LAYER_NORM and operator.direction is FORWARD):
+        if cast:
             typed.append(_narrowed(operator, dtype, low))
         if operator.direction is FORWARD:
             behind = kind
@@ -138,10 +154,9 @@ def _narrowed(product: Operator, narrow: Dtype, low: Dtype) -> TypedOperator:
 
     Those of Transformer Engine are written by columns, beside what the other products take.
     """
-    one, other, inner = product.dims
     copies = product.direction not in (FORWARD, DATA_GRADIENT)
-    elements = (one + other if copies else one) * inner
-    cast = replace(product, kind=Kind.CAST, dims=(1, elements), flops=0.0, kernels=0.0)
+    elements = product.reads - (0 if copies else prod(product.dims[1:]))
+    cast = replace(product, kind=Kind.CAST, dims=(1, int(elements)), flops=0.0, kernels=0.0)
     moved = elements * (narrow.bytes if copies else low.bytes + narrow.bytes)
     return TypedOperator(cast, low, moved, False)
 

@@ -140,6 +140,7 @@ def workload(job: TrainingJob, entry: ModelEntry) -> Workload:
         expert_parallel=job.expert_parallel,
         expert_tensor_parallel=job.expert_split,
         grouped_experts=job.software.grouped_experts,
+        fused_experts=job.software.fused_experts,
         # sentences that have labels are samples, not a corpus: a classifier has no words to score
         scores_every_token=job.software.scores_every_token
         and (not job.data or bool(job.data.tokens)),

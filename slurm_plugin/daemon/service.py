@@ -114,14 +114,10 @@ class SlurmDaemon:
             decider, aside, self._child, self._answered, lambda: self._reconciler.soon()
         )
         self._reconciler = Reconciler(
-            decider.policy,
-            lambda: self._snapshots.latest,
-            decisions,
-            lambda outcome: self._metrics.reconciled.labels(outcome).inc(),
+            decider.policy, lambda: self._snapshots.latest, decisions, self._metrics.reconciled
         )
         self._use(decider)
-        closing = self._metrics.closed
-        connections = Connections(decisions, self._peers, lambda why: closing.labels(why).inc())
+        connections = Connections(decisions, self._peers, self._metrics.closed)
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stopping.set)
         self._loop.add_signal_handler(signal.SIGHUP, self._reload_asked.set)
@@ -170,8 +166,7 @@ class SlurmDaemon:
             self._reload_asked.clear()
             now_us = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
             notify("RELOADING=1", f"MONOTONIC_USEC={now_us}")
-            well = await read_anew("policy", self._read_anew)
-            self._metrics.reloads.labels("done" if well else "refused").inc()
+            self._metrics.reloaded(well=await read_anew("policy", self._read_anew))
             notify("READY=1")
 
     async def _read_anew(self) -> None:

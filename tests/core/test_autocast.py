@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from predictor.graphs.catalog import entry_of, graph_of
-from predictor.graphs.operator import Direction, Graph, Kind, Operator, Workload
+from predictor.graphs.operator import FUSED_EXPERTS, Direction, Graph, Kind, Operator, Workload
 from predictor.job.precision import Dtype, Precision
 from predictor.job.training_job import TrainingJob
 from predictor.physics.autocast import (
@@ -109,7 +110,7 @@ class TestFormats:
     def test_what_fp8_multiplies_is_cast_but_behind_a_norm(
         self, direction: Direction, moved: int | None
     ) -> None:
-        product = Operator(Kind.GEMM, direction, (8, 16, 32), 1024.0, 128, 64, count=3.0)
+        product = Operator(Kind.GEMM, direction, (8, 16, 32), 1024.0, 768, 64, count=3.0)
         norm = Operator(Kind.LAYER_NORM, Direction.FORWARD, (8, 32), 0.0, 256, 256)
         operators = (product,) if moved else (norm, product)
         typed = autocast(Graph(operators, 64, 64, 1, 0, 64.0), Precision.MIXED_FP8_BF16, H100)
@@ -117,6 +118,19 @@ class TestFormats:
         found = [t.bytes for t in casts if t.operator.direction is not Direction.UPDATE]
         assert found == ([moved] if moved else [])
         assert all(t.operator.count == 3.0 for t in casts[:-1])
+
+    def test_one_kernel_of_experts_holds_their_activation_and_casts_it(self) -> None:
+        ways = Direction.FORWARD, Direction.WEIGHT_GRADIENT
+        outer, inner = (
+            [Operator(Kind.GEMM, way, (8, 16, 32), 1024.0, 1024, 64, function=name) for way in ways]
+            for name in (FUSED_EXPERTS, "")
+        )
+        between, behind = (Operator(Kind.ELEMENTWISE, way, (1, 64), 0.0, 64, 64) for way in ways)
+        built = Graph((*outer, between, *inner, behind), 64, 64, 1, 0, 64.0)
+        typed = autocast(built, Precision.MIXED_FP8_BF16, H100)[:-1]
+        casts = [a.operator for a, b in pairwise(typed) if b.operator.kind is Kind.CAST]
+        assert casts == [outer[0], inner[1]]
+        assert [t.bytes for t in typed if t.operator in (between, behind)] == [0, 2 * (64 + 64)]
 
     def test_tf32_is_storage_in_fp32(self) -> None:
         typed = autocast(graph("resnet50"), Precision.TF32, A100)

@@ -342,6 +342,29 @@ def test_experts_are_whole_where_gpus_do_not_suffice_for_their_split(steps: Step
     assert whole.communication_s < split.communication_s  # nothing to sum behind the experts
 
 
+def test_mixtures_in_mxfp8_are_one_graph_with_fused_experts_since_june_2026(
+    steps: StepModel,
+) -> None:
+    """Megatron Bridge 0.5.1, on Blackwell: 1.5 times as fast as the release before."""
+    fields = {"gpu": "gb200", "gpus": 8, "gpus_per_node": 4, "expert_parallel": 8, "seq_len": 4096}
+    old = job(
+        "qwen3-30b-a3b",
+        framework="nemo",
+        framework_date=2026.4,
+        precision=Precision.MIXED_FP8_BF16,
+        options="fp8_recipe=mxfp8",
+        batch_size=4,
+        grad_accum=16,
+        **fields,
+    )
+    new = old.but(framework_date=2026.5)
+    assert new.software.captured
+    assert new.software.fused_experts
+    assert 1.25 < steps.price(old).step_s / steps.price(new).step_s < 1.55
+    for other in ({"gpu": "h100"}, {"model": "qwen3-8b", "expert_parallel": 1}, {"options": ""}):
+        assert not new.but(**other).software.fused_experts
+
+
 def test_what_is_moved_to_the_host_is_flagged() -> None:
     assert "act_cpu_offload" in split_warnings(job(options="act_cpu_offload=on"))[0]
     assert split_warnings(job(options="act_cpu_offload=off")) == ()

@@ -151,6 +151,21 @@ def test_experts_spread_over_gpus_hold_fewer_weights_and_as_many_tokens() -> Non
     assert alone.parameters - spread.parameters == experts * 7 // 8
 
 
+def test_experts_in_one_kernel_do_the_same_work_in_fewer_products() -> None:
+    apart, fused = (
+        graph("mixtral-8x7b", expert_parallel=2, fused_layers=True, **{kind: True})
+        for kind in ("grouped_experts", "fused_experts")
+    )
+    assert fused.flops == pytest.approx(apart.flops)
+    assert fused.parameters == apart.parameters
+    assert fused.parameter_tensors == apart.parameter_tensors
+
+    def products(built: Graph) -> float:
+        return sum(o.count for o in built.operators if o.kind is Kind.GEMM)
+
+    assert products(apart) - products(fused) == 32 * 2 * 3 * (4 - 1)
+
+
 def test_one_kernel_scales_masks_and_normalises_a_multiple_of_four_score_matrices() -> None:
     """Megatron-LM's FusedScaleMaskSoftmax; other batches run scale and mask on their own."""
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from ...errors import GraphError
 from ..builder import GraphBuilder, Options
-from ..operator import Workload
+from ..operator import FUSED_EXPERTS, Workload
 
 # What Megatron-LM's kernel of scale, mask and softmax takes (FusedScaleMaskSoftmax): 16-bit scores
 # of 16 < keys <= 16384, and a multiple of four matrices of scores.
@@ -206,11 +206,17 @@ def softmax_is_fused(block: Block, samples: int, key_len: int) -> bool:
 
 
 def project(
-    b: GraphBuilder, rows: int, width: int, outputs: tuple[int, ...], block: Block, bias: bool
+    b: GraphBuilder,
+    rows: int,
+    width: int,
+    outputs: tuple[int, ...],
+    block: Block,
+    bias: bool,
+    matrices: int = 1,
 ) -> None:
     """Several projections of the same rows: one GEMM where the layer joins them."""
     for out in (sum(outputs),) if block.joint_projections else outputs:
-        b.linear(rows, width, out, bias=bias)
+        b.linear(rows, width, out, bias=bias, matrices=matrices)
 
 
 def self_attention(b: GraphBuilder, block: Block, seq_len: int, *, causal: bool = False) -> None:
@@ -372,7 +378,12 @@ def moe_feed_forward(b: GraphBuilder, block: Block, mixture: Mixture, rows: int)
     if mixture.latent:
         b.linear(own, block.hidden, width, bias=False)
     each = ceil(routed / local)
-    if work.grouped_experts:
+    if work.fused_experts:
+        with b.inside(FUSED_EXPERTS):
+            project(b, each, width, inner.inputs, inner, inner.bias, local)
+        activate(b, inner, routed * inner.ffn)
+        b.linear(each, inner.ffn, width, bias=inner.bias, matrices=local)
+    elif work.grouped_experts:
         with b.grouped(local):
             project(b, each, width, inner.inputs, inner, inner.bias)
         activate(b, inner, routed * inner.ffn)
