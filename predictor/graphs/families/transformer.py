@@ -389,6 +389,9 @@ def moe_feed_forward(b: GraphBuilder, block: Block, mixture: Mixture, rows: int)
         activate(b, inner, routed * inner.ffn)
         with b.grouped(local):
             b.linear(each, inner.ffn, width, bias=inner.bias)
+        if inner.bias and block.fused:  # Megatron-LM weighs and adds it in FP32, for each expert
+            back, launches = {"backward_reads": 11, "backward_writes": 7}, 2 * local + 2
+            b.elementwise(copies, reads=7, writes=7, kernels=launches, function="add", **back)
     else:
         with b.repeat(local):
             expand(b, inner, each)
