@@ -39,10 +39,10 @@ FLOOR_SHARE = 0.3
 
 # Linear layers of TensorRT-LLM cast their input first, to FP8 in two passes (what is its largest
 # value?), to FP4 in one: seconds of each, elements a clock and SM (fewer on Hopper), and the share
-# of the bandwidth for what L2 does not hold, from rows with n up to 256. The last is the least
-# share of a row that its product must be.
+# of the bandwidth for what L2 does not hold, from rows with n up to 256. The last two
+# are the least share of a row that its product must be: one in FP4 is soon done beside its cast.
 CAST_PASSES = {Dtype.FP8: 2.0, Dtype.FP4: 1.0}
-CAST_S, CAST_RATE, HOPPERS, CAST_SHARE, PRODUCT_SHARE = 5e-6, 4.8, 3.0, 0.8, 0.3
+CAST_S, CAST_RATE, HOPPERS, CAST_SHARE, PRODUCT_SHARE, FP4_SHARE = 5e-6, 4.8, 3.0, 0.8, 0.3, 0.7
 
 # Rows that time several kernels as one; our graphs hold each kernel by itself.
 SEVERAL_KERNELS = ("unfused", "includes=", "func=rope", "func=silu_mul", "func=bias_dropout_add")
@@ -121,7 +121,7 @@ def samples_of(table: OperatorTable, chosen: Mapping[str, Gpu]) -> Samples:
         rows.priced()
         & np.array([gpu.name in chosen for gpu in rows.hardware])[rows.gpu]
         & (table.time_s > FLOOR_MULTIPLE * floor)
-        & (table.time_s - cast_s > PRODUCT_SHARE * table.time_s)
+        & (table.time_s - cast_s > rows.least_share() * table.time_s)
     )
     work = rows.work(index)
     gpu = rows.gpu[index]
@@ -224,6 +224,11 @@ class _Rows:
             moved = beyond / (CAST_SHARE * gpu.bandwidth_bytes_per_s)
             seconds[row] = passes * CAST_S + max(computed, moved)
         return seconds
+
+    def least_share(self) -> Floats:
+        """Share (n,) of each row that its product must be at least."""
+        fp4 = self.dtype == DTYPE_CODE[Dtype.FP4]
+        return np.where(fp4, FP4_SHARE, PRODUCT_SHARE)
 
     def _functions(self, index: NDArray[np.intp]) -> Ints:
         """Number of the element-wise function of each row; a sum has a word of its own."""
