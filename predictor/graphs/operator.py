@@ -86,6 +86,8 @@ class Kind(StrEnum):
 READ_BACK = "read_back"
 # Of products of experts whose kernel holds the activation behind them, and casts what it gives.
 FUSED_EXPERTS = "fused_experts"
+# Of the product behind the last layer, which recipes of FP8 leave in 16 bits.
+VOCABULARY = "vocabulary"
 PRODUCT_KINDS = frozenset({Kind.GEMM, Kind.BATCHED_GEMM, Kind.CONV, Kind.ATTENTION, Kind.RNN})
 
 

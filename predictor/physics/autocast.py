@@ -31,6 +31,7 @@ from ..graphs.operator import (
     FUSED_EXPERTS,
     PRODUCT_KINDS,
     UPDATE,
+    VOCABULARY,
     Graph,
     Kind,
     Operator,
@@ -128,7 +129,9 @@ def _typed(graph: Graph, precision: Precision, gpu: Gpu) -> list[TypedOperator]:
     for operator in graph.operators:
         kind, tensor_core, cast = operator.kind, False, False
         if kind in products:
-            dtype, flowing = products[kind], low
+            narrow = products[kind] in NARROW
+            dtype = low if narrow and operator.function == VOCABULARY else products[kind]
+            flowing = low
             tensor_core = tensor_cores[dtype] and not vector(operator)
             cast = dtype in NARROW and not fused
             if operator.direction is FORWARD:

@@ -119,6 +119,17 @@ class TestFormats:
         assert found == ([moved] if moved else [])
         assert all(t.operator.count == 3.0 for t in casts[:-1])
 
+    def test_the_product_of_the_vocabulary_stays_in_sixteen_bits(self) -> None:
+        work = Workload(batch_size=1, seq_len=128, flash_attention=True, fused_layers=True)
+        built = graph_of("llama3-8b", (), work)
+        typed = autocast(built, Precision.MIXED_FP8_BF16, H100)
+        found = {t.dtype: t.operator for t in typed if t.operator.kind is Kind.GEMM}
+        wide = [t for t in typed if t.operator.kind is Kind.GEMM and t.dtype is Dtype.BF16]
+        assert set(found) == {Dtype.FP8, Dtype.BF16}
+        assert [sorted(t.operator.dims) for t in wide] == [[128, 4096, 128256]] * 3
+        tf32 = autocast(built, Precision.TF32, H100)
+        assert {t.dtype for t in tf32 if t.operator.kind is Kind.GEMM} == {Dtype.TF32}
+
     def test_one_kernel_of_experts_holds_their_activation_and_casts_it(self) -> None:
         ways = Direction.FORWARD, Direction.WEIGHT_GRADIENT
         outer, inner = (

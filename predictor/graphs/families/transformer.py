@@ -16,7 +16,7 @@ from typing import Any
 
 from ...errors import GraphError
 from ..builder import GraphBuilder, Options
-from ..operator import FUSED_EXPERTS, Workload
+from ..operator import FUSED_EXPERTS, VOCABULARY, Workload
 
 # What Megatron-LM's kernel of scale, mask and softmax takes (FusedScaleMaskSoftmax): 16-bit scores
 # of 16 < keys <= 16384, and a multiple of four matrices of scores.
@@ -334,7 +334,8 @@ def language_head(
     b: GraphBuilder, rows: int, hidden: int, vocab: int, *, tied: bool = True, bias: bool = False
 ) -> None:
     """Vocabulary GEMM, FP32 copy of the logits, cross entropy; tied weights are not counted."""
-    b.linear(rows, hidden, vocab, bias=False, shared=tied)
+    with b.inside(VOCABULARY):
+        b.linear(rows, hidden, vocab, bias=False, shared=tied)
     if bias:
         b.parameters(vocab)
         b.elementwise(rows * vocab, backward_writes=0)
