@@ -52,6 +52,9 @@ NARROW = (Dtype.FP8, Dtype.FP4)
 NARROW_KINDS = frozenset({Kind.GEMM})
 FP32 = Dtype.FP32
 FULL = FP32.bytes
+# Chains that Transformers computes in FP32: a GELU because of a function in it, where autocast
+# lists that one; an RMS norm always.
+RAISED = {"spelt_gelu": "pow", "spelt_rms_norm": None}
 STORED = "stored"  # origin of weights, inputs and buffers: FP32 under every mixed policy
 
 _LISTS = shipped_yaml("autocast.yaml")
@@ -124,10 +127,12 @@ def _typed(graph: Graph, precision: Precision, gpu: Gpu) -> list[TypedOperator]:
     full = kept if precision.mixed else frozenset()
     wide = wide_origins(gpu) if precision.mixed else frozenset()
     typed: list[TypedOperator] = []
+    chain = ""  # what both ways of an operator come from
     behind: Kind | None = None  # a norm of Transformer Engine writes its result narrow
     fused = False  # so does the kernel of experts, which holds their activation both ways
     for operator in graph.operators:
         kind, tensor_core, cast = operator.kind, False, False
+        chain = operator.function if operator.direction is FORWARD else chain
         if kind in products:
             narrow = products[kind] in NARROW
             dtype = low if narrow and operator.function == VOCABULARY else products[kind]
@@ -141,7 +146,7 @@ def _typed(graph: Graph, precision: Precision, gpu: Gpu) -> list[TypedOperator]:
             dtype = FP32
             flowing = FP32 if operator.direction is FORWARD else low
         else:
-            dtype = _format(operator, wide, low, flowing)
+            dtype = FP32 if _raised(chain, wide) else _format(operator, wide, low, flowing)
         within = fused and kind is Kind.ELEMENTWISE
         moved = 0.0 if within else (operator.reads + operator.writes) * width[dtype]
         typed.append(TypedOperator(operator, dtype, moved, tensor_core))
@@ -162,6 +167,11 @@ def _narrowed(product: Operator, narrow: Dtype, low: Dtype) -> TypedOperator:
     cast = replace(product, kind=Kind.CAST, dims=(1, int(elements)), flops=0.0, kernels=0.0)
     moved = elements * (narrow.bytes if copies else low.bytes + narrow.bytes)
     return TypedOperator(cast, low, moved, False)
+
+
+def _raised(chain: str, wide: frozenset[str]) -> bool:
+    """Whether a chain of eager code computes in FP32 what it is given in a lower format."""
+    return chain in RAISED and RAISED[chain] in (None, *wide)
 
 
 def _format(operator: Operator, wide: frozenset[str], low: Dtype, flowing: Dtype) -> Dtype:

@@ -55,6 +55,24 @@ class TestFormats:
     ) -> None:
         assert one(kind, precision).dtype is precision.matmul_dtype
 
+    @pytest.mark.parametrize(
+        ("function", "wide"), [("spelt_gelu", MIXED), ("spelt_rms_norm", tuple(Precision))]
+    )
+    def test_chains_that_raise_their_input_run_in_fp32_both_ways(
+        self, function: str, wide: tuple[Precision, ...]
+    ) -> None:
+        """Transformers' NewGELUActivation calls torch.pow; its RMS norms cast what they take."""
+        ways = (Direction.FORWARD, Direction.DATA_GRADIENT)
+        gemm = Operator(Kind.GEMM, Direction.FORWARD, (8, 8, 8), 1024.0, 128, 64)
+        chained = [
+            Operator(Kind.ELEMENTWISE, way, (1, 64), 0.0, 640, 512, function=name)
+            for way, name in zip(ways, (function, ""), strict=True)
+        ]
+        for precision in (p for p in Precision if p.activation_dtype is not Dtype.FP32):
+            typed = autocast(Graph((gemm, *chained, gemm), 64, 64, 1, 0, 64.0), precision, H100)
+            found = {t.dtype for t in typed if t.operator.kind is Kind.ELEMENTWISE}
+            assert found == {Dtype.FP32 if precision in wide else precision.activation_dtype}
+
     @pytest.mark.parametrize("kind", [Kind.SOFTMAX, Kind.LAYER_NORM, Kind.GROUP_NORM, Kind.LOSS])
     def test_what_needs_range_stays_fp32_only_where_mixed(self, kind: Kind) -> None:
         assert {one(kind, p).dtype for p in MIXED} == {Dtype.FP32}
