@@ -117,11 +117,12 @@ def test_a_network_may_be_named_by_its_rate(text: str, name: str, rails: int) ->
 
 
 def test_the_usual_fabric_of_a_node_is_that_of_its_generation() -> None:
-    usual = {name: fabric_of(find_gpu(name), None) for name in ("v100", "a100", "h100")}
+    usual = {name: fabric_of(find_gpu(name), None) for name in ("v100", "a100", "h100", "a10g")}
     assert [(f.name, f.rails) for f in usual.values()] == [
         ("ib-edr", 4),
         ("ib-hdr", 8),
         ("ib-ndr", 8),
+        ("ethernet-25", 1),
     ]
 
 
