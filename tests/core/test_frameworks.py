@@ -26,6 +26,7 @@ from predictor.job.training_job import TrainingJob
         ("torchtitan", "pytorch"),
         ("llama-factory", "pytorch"),
         ("megatron-bridge", "megatron"),
+        ("transformer_engine", "pytorch"),
         ("paddlenlp", "paddlepaddle"),
         ("", "pytorch"),
     ],
