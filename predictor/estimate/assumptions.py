@@ -246,8 +246,8 @@ def _recomputation(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
 def _loader(job: TrainingJob, step_s: float) -> Iterator[Assumption]:
     """That images come as fast as GPUs of one node take them, which as many workers may not do."""
     if job.software.loader_workers is None and job.gpus_per_node > 1:
-        usual = shipped_yaml("host.yaml")["usual_workers"]
-        workers = usual.get(job.hardware.architecture, usual["later"])
+        usual, group = shipped_yaml("host.yaml")["usual_workers"], entry_of(job.model).group
+        workers = usual.get(group) or usual.get(job.hardware.architecture, usual["later"])
         times = input_s(job, workers) / step_s
         reason = f"no workers are stated; {workers} for each GPU decode no more"
         yield Assumption("workers", "as many as it takes", reason, 1.0, max(1.0, times))

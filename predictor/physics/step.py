@@ -57,6 +57,7 @@ EAGER = "pytorch"  # what a framework without rates of its own is taken for
 INPUT = ("workers", "data_backend", "dali")  # options that say who reads the samples
 # Networks that are trained on photographs, and the least side at which those are decoded for them.
 CLASSIFIED, LEAST_SIDE = ("cnn", "efficientnet", "vision-transformer"), 96
+LABELLED = ("detection", "segmentation")  # photographs with boxes or masks, in groups of networks
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,12 +243,14 @@ def slowest_share(job: TrainingJob) -> float:
 def input_s(job: TrainingJob, workers: int | None = None) -> float:
     """Seconds in which so many workers, or those stated, decode a step's images, else 0."""
     software, entry = job.software, entry_of(job.model)
-    side = min(job.image_size or entry.image_size or (0,))
+    size = job.image_size or entry.image_size or (0,)
+    side, labelled = min(size), entry.group in LABELLED and len(size) == 2
     decodes = software.decodes_in_workers and job.framework == EAGER
     workers = workers or software.loader_workers
-    if not (decodes and workers and entry.group in CLASSIFIED):
+    if not (decodes and workers and (labelled or entry.group in CLASSIFIED)):
         return 0.0
-    rate = shipped_yaml("host.yaml")["images_per_worker"] * workers
+    each = "labelled_per_worker" if labelled else "images_per_worker"
+    rate = shipped_yaml("host.yaml")[each] * workers
     return job.step_samples / job.data_parallel / rate if side >= LEAST_SIDE else 0.0
 
 

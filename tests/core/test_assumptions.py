@@ -134,6 +134,17 @@ def test_workers_that_decode_images_are_told_where_as_many_as_usual_may_not_suff
         assert "workers" not in told_of(fitted, one)
 
 
+def test_a_detector_that_states_no_workers_is_slower_and_may_be_as_slow_as_few(
+    fitted: Fitted,
+) -> None:
+    small = job("yolov8n", gpu="rtx3090-24gb", gpus=8, batch_size=32, image_size=640)
+    asked, known = map(fitted.predictor.predict, (small, small.but(options="dali=on")))
+    workers = next(one for one in asked.assumptions if one.field == "workers")
+    assert known.step_s < asked.step_s < known.step_s * workers.high
+    few = fitted.predictor.predict(small.but(options="workers=4"))
+    assert few.step_s == pytest.approx(known.step_s * workers.high) == 32 / (4 * 12)
+
+
 def test_a_large_decoder_may_compute_activations_again(fitted: Fitted) -> None:
     unsaid = job("llama2-7b", batch_size=1, seq_len=2048, framework="pytorch", sharding="fsdp")
     assert told_of(fitted, unsaid)["act_ckpt"].high == pytest.approx(4 / 3)
