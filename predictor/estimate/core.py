@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
+from operator import attrgetter
 from typing import Any
 
 from numpy.typing import NDArray
@@ -34,7 +35,6 @@ from ..physics.autocast import peak_flops
 from ..physics.collectives import CollectiveTimes
 from ..physics.memory import as_it_runs
 from ..physics.operator_time import OperatorTimes
-from ..physics.parallel.placement import split_warnings
 from ..physics.step import INPUT, StepModel, StepTime, input_s
 from ..units import short
 from .assumptions import (
@@ -61,6 +61,7 @@ EVIDENCE: tuple[tuple[str, ...], ...] = (
     ("model", "gpu"),
     ("model", "gpu", "precision"),
 )
+SENDS = attrgetter("sharding", "gpu", "fabric")
 # What tells which card a site means by a name of several.
 CARD = ("source", "gpu")
 
@@ -164,7 +165,7 @@ class Predictor:
         )
 
     def _times_as_long(self, runs: TrainingJob, step: StepTime, other: TrainingJob) -> float:
-        if (other.sharding, other.gpu) != (runs.sharding, runs.gpu):  # so are messages and update
+        if SENDS(other) != SENDS(runs):  # so are messages and update
             return self.steps.price(other).step_s / step.step_s
         return self.steps.price_instead(runs, step, other) / step.step_s
 
@@ -257,4 +258,4 @@ def _warnings(job: TrainingJob, tier: Tier, step_s: float) -> tuple[str, ...]:
         found.append(NO_DATA.format(epochs=job.epochs))
     if tier is Tier.MODEL:
         found.append("this model was never measured: run a few steps and calibrate")
-    return (*found, *split_warnings(job))
+    return tuple(found)

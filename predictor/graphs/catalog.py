@@ -19,7 +19,7 @@ from .builder import Dims, GraphBuilder
 from .families import arguments_of, builder_of
 from .families.stored import FAMILY, find_traced, traced_models
 from .names import Meaning, meaning_of, nearest, normal, why_refused
-from .operator import Direction, Graph, Kind, Operator, Workload, is_forward
+from .operator import WIDE, Direction, Graph, Kind, Operator, Workload, is_forward
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -304,7 +304,7 @@ def _widened(product: Operator, bits: int) -> Operator:
     weights = product.dims[1] * product.dims[2]
     reads, size = weights * bits / 16, (1, weights)
     way = Direction.DATA_GRADIENT
-    return Operator(Kind.CAST, way, size, 0.0, reads, weights, 1.0, 2 * product.count)
+    return Operator(Kind.CAST, way, size, 0.0, reads, weights, 1.0, 2 * product.count, WIDE)
 
 
 def head_alone(graph: Graph) -> Graph:

@@ -88,6 +88,7 @@ READ_BACK = "read_back"
 FUSED_EXPERTS = "fused_experts"
 # Of the product behind the last layer, which recipes of FP8 leave in 16 bits.
 VOCABULARY = "vocabulary"
+WIDE = "widened"  # function of weights in fewer bits that are written out in 16
 PRODUCT_KINDS = frozenset({Kind.GEMM, Kind.BATCHED_GEMM, Kind.CONV, Kind.ATTENTION, Kind.RNN})
 
 

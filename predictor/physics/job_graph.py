@@ -10,7 +10,7 @@ from math import ceil, prod
 from profiles.gpus import CPU, Gpu, find_gpu
 
 from ..graphs.catalog import ModelEntry, find_entry, graph_of, overrides
-from ..graphs.operator import FORWARD, READ_BACK, Direction, Graph, Kind, Operator, Workload
+from ..graphs.operator import FORWARD, READ_BACK, WIDE, Direction, Graph, Kind, Operator, Workload
 from ..job.precision import Dtype, Precision
 from ..job.training_job import TrainingJob
 from .autocast import TypedOperator, autocast, runnable
@@ -110,7 +110,7 @@ def _stored(job: TrainingJob, typed: tuple[TypedOperator, ...]) -> tuple[TypedOp
         or (t.operator.kind is Kind.ELEMENTWISE and t.operator.origins is not None)  # of a trace
         else t
         for t in typed
-        if not (t.operator.kind is Kind.CAST and t.operator.function)
+        if t.operator.kind is not Kind.CAST or t.operator.function in ("", WIDE)
     )
 
 

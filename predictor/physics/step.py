@@ -13,16 +13,17 @@ from profiles.gpus import CPU
 from profiles.storage import shipped_yaml
 
 from ..graphs.catalog import ModelEntry, entry_of
-from ..graphs.operator import FORWARD, UPDATE, Graph, Kind, is_forward
+from ..graphs.operator import FORWARD, UPDATE, WIDE, Graph, Kind, is_forward
 from ..job.training_job import TrainingJob
 from .autocast import TypedOperator
 from .collectives import CollectiveTimes
-from .job_graph import job_graph, job_operators, layer_count, storage_of
+from .job_graph import LOW_WEIGHTS, job_graph, job_operators, layer_count, storage_of
+from .memory.model import offloaded_bytes
 from .operator_time import OperatorTimes
 from .operator_time.work import DIRECTION_CODE, KIND_CODE, Floats, Work
 from .optimizer import rule_of, update_launches, update_seconds
 from .parallel.layer_messages import Inline, inline_messages
-from .parallel.messages import NO_TRAFFIC, Replica, Traffic, Wires, gradient_traffic
+from .parallel.messages import NO_TRAFFIC, Replica, Traffic, Wires, gradient_traffic, offloaded
 from .parallel.placement import check_split, expert_share, place
 from .parallel.stages import (
     Class,
@@ -46,6 +47,9 @@ _CAST, _ATTENTION, _RNN = (KIND_CODE[k] for k in (Kind.CAST, Kind.ATTENTION, Kin
 # Of the 38 us that a step of a recurrent layer waits (DeepBench launches its four kernels one by
 # one), what a CUDA graph leaves out, and the share of a step that it leaves at least.
 RECURRENT_LAUNCHES_S, RECURRENT_LEFT = 30e-6, 8 / 38
+# Seconds to write a weight of a quantised base out in 16 bits for a pass: of 4 bits 12 on A100 and
+# 15 to 27 on A10G (seven pairs of litgpt's tables), of 8 bits 15 to 17 on A100 (two of h2oGPT).
+WIDENING_S = 15e-12
 # Exponent that joins GPU and host time: the larger one decides, a tie costs 26 % more.
 OVERLAP_NORM = 3.0
 # Of the work of a step, what GPUs that step together wait for the slowest for each doubling of
@@ -123,6 +127,9 @@ class StepModel:
         typed = job_operators(job, graph)
         work = self.operators.work(job.hardware, typed)
         each_s = self.device_s(job, work)
+        wide = np.array([t.operator.function == WIDE for t in typed])
+        passes = 1.5 if recompute_of(job) is Recompute.LAYERS else 1.0
+        each_s[wide] = work.dims[wide, 1] * passes * WIDENING_S
         host_s = host_rates(job).seconds(work)
         if graph.synchronous:
             host_s[0] += proposals_s(job)
@@ -290,6 +297,9 @@ class _Step:
         alone = job.split == job.expert_parallel == 1
         self.inline = Inline() if alone else inline_messages(*parts)
         self.sparse = self._sparse()
+        # activations, as they are saved and as they are read; Megatron-LM has a stream for it
+        hidden_s = float(self.work.seconds.sum()) if job.framework in LOW_WEIGHTS else 0.0
+        self.offloaded = offloaded(job, 2 * offloaded_bytes(job)).behind(hidden_s)
 
     def price(self) -> StepTime:
         stages, accum = self._stages(), self.job.micro_steps
@@ -345,7 +355,8 @@ class _Step:
 
     def _messages(self, stage: Stage) -> Traffic:
         """Messages of one micro-step of a stage."""
-        return self.sparse.times(stage[0]) + self.inline.body.times(stage[1]) + self.inline.boundary
+        body = self.inline.body + self.offloaded
+        return self.sparse.times(stage[0]) + body.times(stage[1]) + self.inline.boundary
 
     def _sparse(self) -> Traffic:
         """Rows of tables that are spread over the GPUs, to the samples that asked and back."""
@@ -367,21 +378,21 @@ class _Step:
         graph, job, here = self.graph, self.job, self.work.shares(stages[stage])
         dense = float(graph.trainable_parameters - graph.sparse_parameters)
         held = dense * self._weights(stage) / max(1, graph.parameters)
+        frozen = (graph.parameters - graph.trainable_parameters) * held / max(1.0, dense)
+        bits = job.software.base_bits or 8 * job.precision.activation_dtype.bytes
         experts = expert_share(job, self.entry)
         forward_s = float(self.work.forward_s @ here)
         backward_s = float(self.work.seconds @ here) - forward_s
         storage, traffic = storage_of(job), NO_TRAFFIC
-        for weights, group in (
-            (held * (1 - experts), self.place.data),
-            (held * experts, self.place.expert_data),
-        ):
-            replica = Replica(weights, self.layers, forward_s, backward_s)
+        for share, group in ((1 - experts, self.place.data), (experts, self.place.expert_data)):
+            kept = frozen * share * bits / 8
+            replica = Replica(held * share, self.layers, forward_s, backward_s, kept)
             traffic += gradient_traffic(self.wires, group, replica, storage)
         rule = rule_of(job, self.entry)
         shards = 1 if job.shards == "ddp" else self.place.data.gpus
         tensors = graph.parameter_tensors * held / max(1.0, float(graph.trainable_parameters))
         if job.software.offloads_optimizer and job.software.updates:  # by a node's processors
-            each_s = float(shipped_yaml("host.yaml")["offloaded_update_s"])
+            each_s = shipped_yaml("host.yaml")["offloaded_update_s"] * storage.state_scale
             return traffic, each_s * held / shards * min(job.gpus, job.gpus_per_node)
         device_s = update_seconds(self.model.operators, job, rule, held / shards, tensors)
         launched_s = host_rates(job).update_s * update_launches(job, rule, tensors)

@@ -14,7 +14,7 @@ from predictor.estimate.core import steps_of
 from predictor.job.precision import Precision
 from predictor.job.training_job import TrainingJob
 from predictor.physics.parallel.messages import CONTENTION, Traffic
-from predictor.physics.parallel.placement import Group, place, split_warnings
+from predictor.physics.parallel.placement import Group, place
 from predictor.physics.parallel.stages import layer_shares, pipeline
 from predictor.physics.step import StepModel
 
@@ -365,10 +365,39 @@ def test_mixtures_in_mxfp8_are_one_graph_with_fused_experts_since_june_2026(
         assert not new.but(**other).software.fused_experts
 
 
-def test_what_is_moved_to_the_host_is_flagged() -> None:
-    assert "act_cpu_offload" in split_warnings(job(options="act_cpu_offload=on"))[0]
-    assert split_warnings(job(options="act_cpu_offload=off")) == ()
-    assert split_warnings(job(options="offload_optimizer=cpu")) == ()  # its time is priced
+def test_what_is_moved_to_the_host_takes_its_way_over_the_link(steps: StepModel) -> None:
+    eager = job(framework="pytorch", sharding="zero3", options="act_ckpt=full")
+    here, weights, kept = (
+        steps.price(eager.but(options=f"act_ckpt=full{more}"))
+        for more in ("", ";offload_params=on", ";act_cpu_offload=on")
+    )
+    link = 0.4 * eager.hardware.pcie_bytes_per_s
+    moved = here.parameters * 3 * BF16 / eager.gpus  # twice as weights, once as gradients
+    told = weights.communication_s - here.communication_s
+    assert told == pytest.approx(moved / link, rel=0.02)  # beside what processors update
+    inputs = 32 * 4096 * 4096 * 2 * BF16  # of 32 layers, 4096 tokens of 4096 features, in FP32
+    assert kept.step_s - here.step_s == pytest.approx(2 * inputs / link, rel=0.1)
+
+
+def test_fully_sharded_units_gather_what_is_frozen_as_it_is_kept(steps: StepModel) -> None:
+    tuned = job(framework="pytorch", sharding="fsdp", options="lora=on")
+    whole = steps.price(tuned.but(options=""))
+    full, few = (
+        steps.price(tuned.but(options=f"lora=on{o}")) for o in ("", ";quantized_base=4bit")
+    )
+    assert full.communication_s == pytest.approx(whole.communication_s * 2 / 3, rel=0.25)
+    assert few.communication_s == pytest.approx(full.communication_s / 4, rel=0.15)
+    apart = steps.price(tuned.but(sharding="ddp"))
+    assert apart.communication_s < full.communication_s / 20
+
+
+@pytest.mark.parametrize("said", ["quantized_base=4bit", "quantized_base=8bit", "load_in_8bit=on"])
+def test_each_pass_writes_a_quantised_base_out(steps: StepModel, said: str) -> None:
+    tuned = job(framework="pytorch", gpus=1, options="lora=on;act_ckpt=full")
+    plain, quantised = (
+        steps.price(tuned.but(options=f"lora=on;act_ckpt=full{o}")) for o in ("", f";{said}")
+    )
+    assert quantised.compute_s - plain.compute_s == pytest.approx(3 * 15e-12 * 6.6e9, rel=0.2)
 
 
 def test_processors_of_a_node_update_what_its_gpus_hold(steps: StepModel) -> None:

@@ -90,16 +90,18 @@ SURELY_TOO_MUCH = 1.25
 
 @lru_cache(maxsize=4096)
 def as_it_runs(job: TrainingJob) -> TrainingJob:
-    """A job that cannot run as it is stated, as it can: leaner, or sharded.
+    """A job that cannot run as it is stated, as it can: leaner, sharded, or on a base of 4 bits.
 
     The latter where nothing is said of sharding, and states are most of what is too much, or all
-    of it where these rules say too much.
+    of it where these rules say too much; the base of adapters comes first.
     """
     leaner, have, way = _leaner(job), job.hardware.memory_bytes, SHARED.get(job.framework)
     if job.sharding is not None or job.data_parallel == 1 or way is None:
         return leaner
     found, most = memory_of(leaner), have / 2 if job.framework in TRAINERS else have
     if job.framework == "nemo" or (found.total_bytes > have and found.states_bytes > most):
+        if way == "fsdp" and job.software.trains_adapters and job.software.base_bits is None:
+            return as_it_runs(job.but(options=(*job.options, ("quantized_base", "4bit"))))
         return _leaner(job.but(sharding=way))
     return leaner
 
@@ -128,18 +130,25 @@ def _leaner(job: TrainingJob) -> TrainingJob:
 
 def stage_memory(job: TrainingJob, stage: int) -> Memory:
     """Memory of a GPU of one pipeline stage, counted from 0."""
+    return _of_account(job, entry_of(job.model), storage_of(job), _account(job), stage)
+
+
+def offloaded_bytes(job: TrainingJob) -> float:
+    """Bytes of the layers' activations that a micro-step moves to host memory, and back."""
+    return _account(job).body.kept if job.software.offloads_activations else 0.0
+
+
+def _account(job: TrainingJob) -> Account:
     entry = entry_of(job.model)
-    storage = storage_of(job)
-    account = account_of(
+    return account_of(
         entry.name,
         overrides(entry, job.variant),
         # what sequence parallelism divides is distinguished in the account
         replace(workload(job, entry), sequence_parallel=False),
-        storage,
+        storage_of(job),
         _checkpointing(job),
         job.sequence_parallel,
     )
-    return _of_account(job, entry, storage, account, stage)
 
 
 def memory_of_graph(job: TrainingJob, entry: ModelEntry, graph: Graph) -> Memory:
@@ -295,9 +304,10 @@ def states_of(
     gathered = storage.activation if software.base_bits is None else kept / BITS_IN_BYTE
     gathered += storage.gradient / GATHERED_UNITS * here / max(1.0, dense)
     matrices = min(dense, account.matrix_weights * weights / max(1, account.parameters))
+    copied = storage.autocast and level < 3 and software.base_bits is None
     return States(
         weights=(dense / weight_ranks + tables / job.gpus) * kept / BITS_IN_BYTE,
-        casts=matrices * storage.activation if storage.autocast and level < 3 else 0.0,
+        casts=matrices * storage.activation * copied,
         gradients=here * storage.gradient / gradient_ranks,
         optimizer=here * state / optimizer_ranks,
         buffers=_buckets(job, level, here, storage) + min(unit, dense) * gathered,

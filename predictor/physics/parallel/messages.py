@@ -91,45 +91,52 @@ CONTENTION = 0.7
 # 1.5 to 2.6 us from 128 to 512 H100 (llm-foundry's tables of MPT-1B, -3B and -7B).
 RANK_S = 2e-6
 FULLY = ("zero3", "fsdp", "hsdp")
+# Of a link to the host, what pinned copies reach (25 of 32 GB/s, NVIDIA's bandwidthTest on A100)
+# where two GPUs share a switch, as in DGX A100 and HGX.
+LINK_SHARE = 0.4
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
     """What one GPU reduces over a group: trained elements, in how many units, and its work.
 
-    ``forward_s`` and ``backward_s`` are seconds of one micro-step.
+    ``forward_s`` and ``backward_s`` are seconds of one micro-step; ``frozen_bytes`` are those of
+    weights that are not trained, which fully sharded units gather all the same.
     """
 
     weights: float
     units: int
     forward_s: float
     backward_s: float
+    frozen_bytes: float = 0.0
 
 
 def gradient_traffic(wires: Wires, group: Group, held: Replica, storage: Storage) -> Traffic:
-    """Messages of one optimizer step over the replicas of ``group``."""
+    """Messages of one optimizer step over the replicas of ``group``, and to and from its hosts."""
     job = wires.job
+    host = _weights_in_host(job, held, group.gpus, storage)
     if group.gpus == 1 or held.weights <= 0:
-        return NO_TRAFFIC
+        return host
     if job.shards in FULLY:
-        return _fully_sharded(wires, group, held, storage)
+        return host + _fully_sharded(wires, group, held, storage)
     gradients = held.weights * storage.gradient
     if job.shards == "ddp":
         reduced = wires.send("all_reduce", gradients, group)
-        return _behind_backward(job, reduced, gradients, held)
+        return host + _behind_backward(job, reduced, gradients, held)
     scattered = wires.send("reduce_scatter", gradients, group)
     passes = job.micro_steps if job.shards == "zero2" else 1
     gathered = wires.send("all_gather", held.weights * _sent(job), group)
     if job.software.overlaps_weights:
         gathered = gathered.behind(held.forward_s, first=1 / held.units)
-    return _behind_backward(job, scattered, gradients, held).times(passes) + gathered
+    return host + _behind_backward(job, scattered, gradients, held).times(passes) + gathered
 
 
 def _fully_sharded(wires: Wires, group: Group, held: Replica, storage: Storage) -> Traffic:
     job = wires.job
     shard = Group(group.in_node, 1) if job.shards == "hsdp" else group
     reduced = _reduced(job, storage)
-    gather = wires.send("all_gather", held.weights * _sent(job), shard)
+    gathered = held.weights * _sent(job) + held.frozen_bytes
+    gather = wires.send("all_gather", gathered, shard)
     scatter = wires.send("reduce_scatter", held.weights * reduced, shard)
     first = 1.0 if job.shards == "zero3" else 1 / held.units
     forward = gather.behind(held.forward_s, first=first)
@@ -144,6 +151,21 @@ def _fully_sharded(wires: Wires, group: Group, held: Replica, storage: Storage) 
         own = held.weights * reduced / shard.gpus
         total += wires.send("all_reduce", own, between).behind(held.backward_s, first=first)
     return total
+
+
+def _weights_in_host(job: TrainingJob, held: Replica, shards: int, storage: Storage) -> Traffic:
+    # each comes twice a micro-step; FSDP keeps the format of its shards and loads behind its work
+    fsdp = job.shards in ("fsdp", "hsdp")
+    weight = storage.weight if fsdp else _sent(job)
+    moved = held.weights * (2 * weight + _reduced(job, storage)) + 2 * held.frozen_bytes
+    first, work_s = 1 / held.units if fsdp else 1.0, held.forward_s + held.backward_s
+    sent = offloaded(job, job.software.offloads_weights * moved / shards)
+    return sent.behind(work_s, first=first).times(job.micro_steps)
+
+
+def offloaded(job: TrainingJob, moved_bytes: float) -> Traffic:
+    """Copies between a GPU and its host."""
+    return Traffic(moved_bytes / (LINK_SHARE * job.hardware.pcie_bytes_per_s))
 
 
 def _behind_backward(job: TrainingJob, sent: Traffic, sent_bytes: float, held: Replica) -> Traffic:

@@ -122,11 +122,3 @@ def _rules(job: TrainingJob, entry: ModelEntry) -> Iterator[tuple[bool, str, str
         ranks = job.gpus // stages
         divisor = f"with its tensor split a divisor of {ranks} GPUs"
         yield bool(ranks % (spread * job.expert_split)), name, divisor
-
-
-def split_warnings(job: TrainingJob) -> tuple[str, ...]:
-    """One sentence for each: the way of activations and weights to the host is not priced."""
-    unpriced = ("offloads_activations", "offloads_weights")
-    asked = {s.reason for s in job.software.settings if s.name in unpriced and s.value}
-    told = "{} moves data to host memory: that is counted, the time it takes is not"
-    return tuple(map(told.format, sorted(asked)))
