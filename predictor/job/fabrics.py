@@ -57,7 +57,8 @@ def fabric_of(gpu: Gpu, text: str | None) -> Fabric:
     """The network a job names, such as ``ib-edr``, ``4x ib-hdr`` or ``25GbE``.
 
     None means the usual one of the GPU's node. Without a count it has as many rails as the usual
-    node when it is the usual fabric, else one. Raises JobError naming the known fabrics.
+    node when it is the usual fabric, else as a cloud gives this GPU, or one. Raises
+    JobError naming the known fabrics.
     """
     usual = node_of(gpu.name).fabric
     if text is None:
@@ -72,7 +73,8 @@ def fabric_of(gpu: Gpu, text: str | None) -> Fabric:
             "fabric", text, f"expected one of {known}, with a count of adapters: 4x ib-hdr"
         )
     if count is None:
-        return usual if name == usual.name else _fabric(name, 1)
+        rails = shipped_yaml(FILE)["fabrics"][name].get("rails", {}).get(gpu.name.split("-")[0], 1)
+        return usual if name == usual.name else _fabric(name, rails)
     return _fabric(name, max(1, int(count)))
 
 

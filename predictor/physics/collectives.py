@@ -97,7 +97,8 @@ class CollectiveTimes:
         """The inverse of ``to_arrays``."""
         return cls(
             {key: np.array(value) for key, value in arrays["topologies"].items()},
-            {key: np.array(value) for key, value in arrays["families"].items()},
+            # an artifact may be older than a family
+            _unfitted_families() | {k: np.array(value) for k, value in arrays["families"].items()},
             {key: int(value[0]) for key, value in arrays["measured"].items()},
         )
 
@@ -126,11 +127,7 @@ class CollectiveTimes:
                     key = f"{name}/{architecture}"
                     topologies[key] = _fitted(here, pooled, deviation * 0.5)
                     measured[key] = len(here)
-        families = {
-            name: np.log([raw["latency_us"], raw["efficiency"]])
-            for name, raw in shipped_yaml("fabrics.yaml")["families"].items()
-        }
-        return cls(topologies, families, measured)
+        return cls(topologies, _unfitted_families(), measured)
 
     def _with_families(self, rows: Sequence[_Row]) -> CollectiveTimes:
         families, measured = dict(self.families), dict(self.measured)
@@ -188,6 +185,11 @@ def _operation(name: str) -> int:
     if known not in OPERATIONS:
         raise JobError("operation", name, ", ".join((*OPERATIONS, *_LIKE)))
     return OPERATIONS.index(known)
+
+
+def _unfitted_families() -> dict[str, Floats]:
+    raw = shipped_yaml("fabrics.yaml")["families"]
+    return {k: np.log([one["latency_us"], one["efficiency"]]) for k, one in raw.items()}
 
 
 def _prior(topology: str) -> tuple[Floats, Floats]:
