@@ -15,6 +15,7 @@ from profiles.storage import shipped_yaml
 from ..errors import GraphError, JobError
 from ..graphs.catalog import ModelEntry, entry_of, overrides
 from ..graphs.operator import Kind
+from ..job.fabrics import node_of
 from ..job.precision import Precision, default_precision, runs_natively
 from ..job.training_job import TrainingJob
 from ..physics.job_graph import job_graph, takes_channels_last
@@ -22,6 +23,7 @@ from ..physics.memory import as_it_runs
 from ..physics.parallel.stages import CORES, virtual_stages
 from ..physics.step import EAGER, input_s
 
+Times = Callable[[TrainingJob], float]
 # An assumption that moves the total further than this carries no kill limit and no refusal.
 DECISIVE_FACTOR = 2.0
 # The range of an assumption is taken for the 95 % interval of what it could be.
@@ -86,7 +88,7 @@ class Assumption:
 
 def assumptions_of(
     job: TrainingJob,
-    times_as_long: Callable[[TrainingJob], float],
+    times_as_long: Times,
     *,
     step_s: float,
     measured: bool,
@@ -111,10 +113,13 @@ def assumptions_of(
     found += _sharding(job, runs, entry, times_as_long)
     found += _sequence(runs, entry, times_as_long)
     found += _precision(runs, times_as_long)
-    found += _packing(runs, times_as_long)
+    counted = job.dataset_size is not None or (job.data is not None and job.data.tokens is None)
+    counted = counted and entry.group == "gpt" and not measured
+    found += _packing(runs, counted, times_as_long)
     if not measured:
         found += [*_image(job, entry), *_software(runs, entry, times_as_long)]
         found += [*_recomputation(runs, entry), *_loader(job, step_s)]
+        found += _fabric(runs, times_as_long)
     return ordered(found)
 
 
@@ -180,9 +185,7 @@ def of_length(job: TrainingJob) -> Iterator[Assumption]:
     yield Assumption("dataset_size", value, reason, *ends, length=True)
 
 
-def _sequence(
-    job: TrainingJob, entry: ModelEntry, times_as_long: Callable[[TrainingJob], float]
-) -> Iterator[Assumption]:
+def _sequence(job: TrainingJob, entry: ModelEntry, times_as_long: Times) -> Iterator[Assumption]:
     """Sequences a few times as long or short; beside sound of one length text is a part alone."""
     if "seq_len" in entry.fixed:
         return
@@ -196,14 +199,17 @@ def _sequence(
         yield Assumption("seq_len", f"{entry.seq_len} tokens", reason, *ends)
 
 
-def _packing(
-    job: TrainingJob, times_as_long: Callable[[TrainingJob], float]
-) -> Iterator[Assumption]:
-    short = int(_assumed()["packed_tokens"])
-    if job.software.packs and not job.mean_seq_len and (job.seq_len or 0) > short:
+def _packing(job: TrainingJob, counted: bool, times_as_long: Times) -> Iterator[Assumption]:
+    """Packed samples that attend to themselves alone; counted ones that are not padded to it."""
+    if job.mean_seq_len or not (job.software.packs or counted):
+        return
+    reason = "packed samples may attend to themselves alone; their length is not stated"
+    short, value = int(_assumed()["packed_tokens"]), "the whole sequence"
+    if not job.software.packs:
+        reason, short = "not stated; samples may be shorter", int(_assumed()["example_tokens"])
+    if (job.seq_len or 0) > short:
         for times in _times(job.but(mean_seq_len=short), times_as_long):
-            reason = "packed samples may attend to themselves alone; their length is not stated"
-            yield Assumption("mean_seq_len", "the whole sequence", reason, times, 1.0)
+            yield Assumption("mean_seq_len", value, reason, times, 1.0)
 
 
 def _work(job: TrainingJob, most_gpus: int) -> Iterator[Assumption]:
@@ -212,10 +218,11 @@ def _work(job: TrainingJob, most_gpus: int) -> Iterator[Assumption]:
     reason, runs = TOO_SMALL, as_it_runs(job)
     if runs.grad_accum != job.grad_accum:  # or recomputes, a third more
         yield Assumption("grad_accum", str(runs.grad_accum), reason, 1.0, 4 / 3)
-    elif runs.options != job.options:  # a forward pass more, beside two or three
-        yield Assumption(
-            "act_ckpt", "on", reason, 2 / 3 if software.trains_adapters else 3 / 4, 1.0
-        )
+    elif runs.options != job.options and runs.software.base_bits == software.base_bits:
+        least = (
+            2 / 3 if software.trains_adapters else 3 / 4
+        )  # a forward pass more, of three or four
+        yield Assumption("act_ckpt", "on", reason, least, 1.0)
     if job.gpus > most_gpus:  # how communication grows beyond the largest run is a guess
         times = (job.gpus / most_gpus) ** float(assumed["growth_beyond_measured"])
         reason = f"no measured run has more than {most_gpus:,}"
@@ -237,7 +244,10 @@ def _recomputation(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
     """Recipes of PyTorch compute activations of large decoders and of what makes images again."""
     least = {"gpt": float(_assumed()["recomputed_parameters"]), "generative": 0.0}
     large = (entry.parameters or 0) >= least.get(entry.group, math.inf)
-    if large and job.framework == EAGER and job.software.setting("recompute") is None:
+    setting = job.software.setting("recompute")
+    if setting is not None and not setting.stated:
+        yield Assumption("act_ckpt", "on", f"not stated; {setting.reason}", 2 / 3, 1.0)
+    elif large and job.framework == EAGER and setting is None:
         reason = "not stated; many recipes compute them again, to save memory"
         times = 3 / 2 if job.software.trains_adapters else 4 / 3
         yield Assumption("act_ckpt", "off", reason, 1.0, times)
@@ -288,7 +298,7 @@ def _stages(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
     yield Assumption("pipeline_parallel", value, reason, 1.0, 1 + 1 / each)
 
 
-def _gpu(job: TrainingJob, times_as_long: Callable[[TrainingJob], float]) -> Iterator[Assumption]:
+def _gpu(job: TrainingJob, times_as_long: Times) -> Iterator[Assumption]:
     """Which of the cards that its name may mean."""
     times = [1.0]
     for other in job.other_gpus:
@@ -298,14 +308,27 @@ def _gpu(job: TrainingJob, times_as_long: Callable[[TrainingJob], float]) -> Ite
     yield Assumption("gpu", job.gpu, reason, min(times), max(times))
 
 
+def _fabric(job: TrainingJob, times_as_long: Times) -> Iterator[Assumption]:
+    """A node of a maker's own design has an adapter for each GPU; one in a cloud may have one."""
+    if job.fabric is None and job.gpus > job.gpus_per_node:
+        usual, least = node_of(job.hardware.name).fabric, str(_assumed()["least_fabric"])
+        for times in _times(job.but(fabric=least), times_as_long):
+            reason = f"usual for such nodes, none is stated; it could be {least}"
+            yield Assumption("fabric", f"{usual.rails}x {usual.name}", reason, 1.0, max(1.0, times))
+
+
 def _sharding(
     job: TrainingJob,
     runs: TrainingJob,
     entry: ModelEntry,
-    times_as_long: Callable[[TrainingJob], float],
+    times_as_long: Times,
 ) -> Iterator[Assumption]:
     """Other ways to share the state, where one is needed or usual."""
     ways: tuple[str, ...] = ()
+    if runs.software.base_bits != job.software.base_bits:
+        for instead in _times(job.but(sharding="fsdp"), times_as_long):
+            why = f"{TOO_SMALL}; it could be fsdp"
+            yield Assumption("quantized_base", "4bit", why, min(1.0, instead), max(1.0, instead))
     if runs.sharding is None and runs.data_parallel > 1 and entry.group == "gpt":
         ways, reason = ("fsdp",), "not stated; it could be fsdp"
     elif runs.sharding is not None and runs.sharding != job.sharding:
@@ -316,9 +339,7 @@ def _sharding(
         yield Assumption("sharding", runs.shards, reason, min(times), max(times))
 
 
-def _precision(
-    job: TrainingJob, times_as_long: Callable[[TrainingJob], float]
-) -> Iterator[Assumption]:
+def _precision(job: TrainingJob, times_as_long: Times) -> Iterator[Assumption]:
     """The default of a trainer, priced as the other choices that people make."""
     if not job.trainer:
         return
@@ -333,15 +354,13 @@ def _precision(
     yield Assumption("precision", job.precision.value, reason, *ends, longest=slow)
 
 
-def _times(other: TrainingJob, times_as_long: Callable[[TrainingJob], float]) -> Iterator[float]:
+def _times(other: TrainingJob, times_as_long: Times) -> Iterator[float]:
     """How many times as long a step of another job takes; nothing where it has no price."""
     with suppress(GraphError, JobError):
         yield times_as_long(other)
 
 
-def _software(
-    job: TrainingJob, entry: ModelEntry, times_as_long: Callable[[TrainingJob], float]
-) -> Iterator[Assumption]:
+def _software(job: TrainingJob, entry: ModelEntry, times_as_long: Times) -> Iterator[Assumption]:
     """Defaults of the era that this network feels, priced as the other choice."""
     kinds = {operator.kind for operator in job_graph(job, entry).operators}
     tf32 = job.precision is Precision.FP32 and runs_natively(job.hardware, Precision.TF32)

@@ -91,6 +91,39 @@ def test_what_else_it_could_be_accumulates_as_it_is_assumed_to(fitted: Fitted) -
     assert found["flash_attention"].high < 3  # without accumulation 26
 
 
+def test_a_network_that_is_not_stated_may_be_one_adapter(fitted: Fitted) -> None:
+    spread = job("llama2-7b", gpus=32, batch_size=1, seq_len=2048, sharding="fsdp")
+    found = told_of(fitted, spread)["fabric"]
+    assert (found.value, found.low) == ("8x ib-hdr", 1.0)
+    assert found.high > 1.5
+    for said in (spread.but(fabric="efa"), spread.but(gpus=8)):
+        assert "fabric" not in told_of(fitted, said)
+
+
+def test_counted_examples_may_be_shorter_than_the_sequence(fitted: Fitted) -> None:
+    tuned = job("llama2-7b", batch_size=4, seq_len=512, sharding="fsdp", epochs=3)
+    found = told_of(fitted, tuned.but(dataset_size=52_002))["mean_seq_len"]
+    assert found.low < 0.7
+    assert found.high == 1.0
+    for said in ({"mean_seq_len": 187}, {"options": "packing=on"}):
+        assert "mean_seq_len" not in told_of(fitted, tuned.but(dataset_size=52_002, **said))
+
+
+def test_a_quantised_base_computes_activations_again(fitted: Fitted) -> None:
+    tuned = job("llama2-7b", batch_size=4, seq_len=512, gpus=1)
+    found = told_of(fitted, tuned.but(options="lora=on;load_in_8bit=on"))["act_ckpt"]
+    assert found.value == "on"
+    said = tuned.but(options="lora=on;load_in_8bit=on;act_ckpt=off")
+    assert "act_ckpt" not in told_of(fitted, said)
+
+
+def test_adapters_that_do_not_fit_have_a_base_of_four_bits(fitted: Fitted) -> None:
+    tuned = job("llama2-13b", batch_size=1, seq_len=512, gpu="rtx4090-24gb", options="lora=on")
+    found = told_of(fitted, tuned)
+    assert found["quantized_base"].value == "4bit"
+    assert found["quantized_base"].high > 1.5  # gathered over PCIe instead
+
+
 def test_packed_samples_of_unknown_length_may_take_less(fitted: Fitted) -> None:
     long = job("gpt2-xl", gpus=8, batch_size=1, seq_len=16384, options="packing=on")
     told = {one.field: one for one in fitted.predictor.predict(long).assumptions}
