@@ -173,3 +173,12 @@ def test_median_error_on_held_out_all_reduces() -> None:
 def _rows(table: CollectiveTable, keep: np.ndarray) -> CollectiveTable:
     columns = {name: getattr(table, name)[keep] for name in table.__dataclass_fields__}
     return CollectiveTable(**columns)
+
+
+def test_efa_has_the_adapters_of_its_cloud_and_reaches_less_of_them(times: CollectiveTimes) -> None:
+    a100, v100 = find_gpu("a100-sxm4-80gb"), find_gpu("v100-sxm2-16gb")
+    assert fabric_of(a100, "efa").rails == 4
+    assert fabric_of(v100, "efa").rails == fabric_of(a100, "1x efa").rails == 1
+    efa, usual = (times.seconds(a100, "all_reduce", 4e9, 32, 4, f) for f in ("efa", "4x roce-100"))
+    assert efa > 1.2 * usual
+    assert 2 * 31 / 32 * 4 / efa == pytest.approx(30, rel=0.2)  # of 50 GB/s, nccl issue 527
