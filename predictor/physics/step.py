@@ -341,17 +341,12 @@ class _Step:
 
     def _micro_step_s(self, stage: Stage) -> float:
         work, here = self.work, self.work.shares(stage)
-        first = here * work.forward
-        device_s, forward_s, host_s, launched_s = (
-            float(seconds @ share)
-            for seconds in (work.seconds, work.host_s)
-            for share in (here, first)
-        )
         if self.graph.synchronous:
-            return device_s + host_s + self._messages(stage).exposed_s
-        # The backward pass comes after a forward pass that the host may not launch fast enough.
-        device_s += busy_s(forward_s, launched_s) - forward_s
-        return busy_s(device_s, host_s) + self._messages(stage).exposed_s
+            passes_s = float(work.seconds @ here) + float(work.host_s @ here)
+        else:  # the backward pass comes after a forward pass that the host may launch too slowly
+            passes = here * work.forward, here * ~work.forward
+            passes_s = sum(busy_s(float(work.seconds @ p), float(work.host_s @ p)) for p in passes)
+        return passes_s + self._messages(stage).exposed_s
 
     def _messages(self, stage: Stage) -> Traffic:
         """Messages of one micro-step of a stage."""

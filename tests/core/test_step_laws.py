@@ -72,7 +72,7 @@ def test_parts_are_finite_seconds_that_make_up_the_whole(
     assert 0 <= step.tensor_core_share <= 1
     after = step.exposed_s + step.optimizer_s
     assert at_most(max(step.compute_s, step.host_s) + after, step.step_s)
-    assert at_most(step.step_s, step.compute_s + step.host_s + after)
+    assert at_most(step.step_s, step.compute_s + step.host_s + step.waiting_s + after)
 
 
 @given(job=jobs(), more=st.integers(1, 16))
@@ -277,8 +277,8 @@ def test_other_software_is_priced_by_the_operators_it_changes(
     on, off = (job.but(options=f"{option}={word}") for word in ("on", "off"))
     for mine, other in ((on, off), (off, on)):
         found = steps.price_instead(mine, steps.price(mine), other)
-        assert found == pytest.approx(steps.price(other).step_s, rel=0.02)
-        assert found != pytest.approx(steps.price(mine).step_s, rel=0.02)
+        assert found == pytest.approx(steps.price(other).step_s, rel=0.03)
+        assert found != pytest.approx(steps.price(mine).step_s, rel=0.03)
 
 
 def test_an_equal_graph_built_anew_has_the_same_price(steps: StepModel) -> None:
