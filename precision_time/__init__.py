@@ -10,16 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from predictor.estimate.api import (
-        PrecisionTimeError,
-        Prediction,
-        Predictions,
-        TrainingJob,
-        load_predictor,
-        predict_many,
-        predict_phases,
-        predict_time,
-    )
+    from predictor.errors import PrecisionTimeError
+    from predictor.estimate.api import predict_many, predict_phases, predict_time
+    from predictor.estimate.plots import Predictions
+    from predictor.estimate.prediction import Prediction
+    from predictor.estimate.store import load_predictor
+    from predictor.job.training_job import TrainingJob
     from predictor.measure.trace.tracer import trace
 
 __all__ = [

@@ -15,10 +15,15 @@ def reason_of(error: Exception) -> str:
 
 
 class JobError(PrecisionTimeError):
-    """A field of a job is invalid: names it and its value; ``expected`` says what to write."""
+    """A field of a job is invalid: names it and its value; ``expected`` says what to write.
+
+    The value is None where there is none, and ``...`` where it is stated and cannot be told.
+    """
 
     def __init__(self, field: str, value: object, expected: str) -> None:
-        wrong = f"no {field}" if value is None else f"invalid {field}={value!r}"
+        wrong = f"invalid {field}={value!r}"
+        if value is None or value is ...:
+            wrong = f"{'no' if value is None else 'unclear'} {field}"
         super().__init__(f"{wrong}; {expected}")
         self.field = field
         self.value = value

@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import log10
+
 MISSING = "-"
 MINUTE_S, HOUR_S = 60, 3600
 LONG_H = 1000  # from here on minutes are more than anybody knows
+# What the ends of ranges are rounded to: of numbers, and of seconds, minutes and hours.
+_STEPS = tuple(10.0**power for power in range(-9, 12))
+_STEPS_S = (*(step for step in _STEPS if step < MINUTE_S), 60.0, 600.0, 3600.0, 36_000.0)
 
 
-def short(value: float) -> str:
-    """Three significant digits without an exponent: ``1.23``, ``12.3``, ``123``, ``12,345``."""
+def short(value: float, step: float = 0.0) -> str:
+    """Three significant digits without an exponent: ``1.23``, ``12.3``, ``123``, ``12,345``.
+
+    Fewer where they are of multiples of ``step``, a power of ten.
+    """
     decimals = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
+    if step:
+        value, decimals = round(value / step) * step, min(decimals, max(0, -round(log10(step))))
     return f"{value:,.{decimals}f}"
 
 
-def duration(seconds: float | None) -> str:
-    """``340 us``, ``85.2 ms``, ``12.3 s``, ``8 min 20 s``, ``76 h 05 min`` or ``1,200 h``."""
+def duration(seconds: float | None, step_s: float = 0.0) -> str:
+    """``340 us``, ``85.2 ms``, ``12.3 s``, ``8 min 20 s``, ``76 h 05 min`` or ``1,200 h``.
+
+    With ``step_s`` the nearest multiple of it.
+    """
     if not seconds:
         return MISSING if seconds is None else "0 s"
+    seconds = round(seconds / step_s) * step_s if step_s else seconds
     for scale, unit in ((1e6, "us"), (1e3, "ms"), (1.0, "s")):
         if seconds * scale < (999.5 if scale > 1 else MINUTE_S):
-            return f"{short(seconds * scale)} {unit}"
+            return f"{short(seconds * scale, step_s * scale)} {unit}"
     if round(seconds) < HOUR_S:
         minutes, rest = divmod(round(seconds), MINUTE_S)
-        return f"{minutes} min {rest:02d} s"
+        return f"{minutes} min" + f" {rest:02d} s" * (step_s < MINUTE_S)
     hours, minutes = divmod(round(seconds / MINUTE_S), MINUTE_S)
-    return f"{hours} h {minutes:02d} min" if hours < LONG_H else f"{seconds / HOUR_S:,.0f} h"
+    if hours >= LONG_H or step_s >= HOUR_S:
+        return f"{seconds / HOUR_S:,.0f} h"
+    return f"{hours} h {minutes:02d} min"
 
 
 def about(seconds: float) -> str:
@@ -33,9 +50,16 @@ def about(seconds: float) -> str:
     return f"about {words}{minutes.rstrip()}"
 
 
-def span(low: float, high: float) -> str:
-    """A range of seconds."""
-    return f"{duration(low)} .. {duration(high)}"
+def span(low: float, high: float, form: Callable[[float, float], str] = duration) -> str:
+    """A range of seconds, or with ``short`` of numbers.
+
+    Each end has the digits that the width of the range carries, and two at least.
+    """
+    steps = _STEPS_S if form is duration else _STEPS
+    ends = ((end, min(end, high - low) / 10) for end in (low, high))
+    return " .. ".join(
+        form(end, max((s for s in steps if s <= ten), default=0.0)) for end, ten in ends
+    )
 
 
 def percent(ratio: float | None) -> str:

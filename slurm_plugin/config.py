@@ -16,6 +16,7 @@ from predictor.settings import (
     read_settings,
     settings_of,
 )
+from predictor.site.history.cells import duration_s
 from predictor.site.history.settings import HistorySettings
 
 from .errors import PolicyError
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 DEFAULT_PATH = Path("/etc/precision-time/slurm.yaml")
 STARTUP_MIN, CHECKPOINT_SHARE = 10.0, 0.02
-
-_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 
 NotNegative = Annotated[float, Field(ge=0.0)]
 
@@ -112,8 +111,7 @@ class Order(Section):
     @property
     def longest_delay_s(self) -> float:
         """The same in seconds."""
-        number = self.longest_delay.rstrip("sminhd")
-        return float(number) * _SECONDS[self.longest_delay[len(number) :]]
+        return duration_s(self.longest_delay, 1.0) or 0.0
 
 
 class SoftTimePolicy(Section):

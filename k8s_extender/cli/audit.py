@@ -10,12 +10,12 @@ import click
 from prometheus_client.parser import text_string_to_metric_families
 
 from predictor.cli.console import format_option, show_json
+from predictor.cli.options import listed_options
 from predictor.units import count, duration
 
 from ..errors import ClusterError
 from . import api_client, kubeconfig_option
 
-KEPT = "precision-time/precision-time-audit"
 # What is summed: the name of the metric without prefix and ending, and its words.
 TOLD = {
     "placed": "pods given an order of GPU types, by the first",
@@ -27,13 +27,7 @@ TOLD = {
 
 
 @click.command()
-@click.option(
-    "--kept",
-    default=KEPT,
-    show_default=True,
-    metavar="NAMESPACE/NAME",
-    help="The ConfigMap that replicas keep their counts in.",
-)
+@listed_options("k8s-audit")
 @kubeconfig_option
 @format_option
 def audit(kept: str, kubeconfig: str, form: str) -> None:

@@ -27,13 +27,6 @@ ALL = "all held-back runs"
 
 @click.command()
 @history_option
-@click.option(
-    "--hold-back",
-    type=click.FloatRange(0.05, 0.5),
-    default=0.2,
-    show_default=True,
-    help="Share of the runs, the latest, that check what the others taught.",
-)
 @listed_options("calibrate")
 @filter_options
 @format_option

@@ -12,8 +12,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-import click
-
 from ..errors import HistoryError, PrecisionTimeError, ReportError
 from ..optional import needs
 from .console import format_option, warn
@@ -91,19 +89,7 @@ capacity_options = together(history_option, format_option, listed_options("jobs"
 # Adds ``--add``, ``--remove`` and ``--to-precision``.
 plan_options = listed_options("change")
 # ``capacity_options`` for a command that is about a queue.
-queue_options = together(
-    history_option,
-    format_option,
-    click.option(
-        "--from",
-        "source",
-        default=HERE,
-        metavar="slurm|kubernetes|history|FILE",
-        help="Jobs: of a scheduler, of the history or of a CSV or Parquet file.  "
-        "[default: the scheduler that answers here]",
-    ),
-    *_OPTIONS,
-)
+queue_options = together(history_option, format_option, listed_options("queue-source"), *_OPTIONS)
 
 
 @contextmanager

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..errors import JobError
-from ..units import MINUTE_S, percent, short
+from ..site.history.cells import duration_s
+from ..units import MINUTE_S, percent, short, span
 from .options import listed_options, together
 
 if TYPE_CHECKING:
     from ..planning.cost import Cost, Interruptions, Terms
 
-KILO, TON_G = 1000.0, 1e6
-_SECONDS = {"s": 1.0, "m": MINUTE_S, "min": MINUTE_S, "h": 3600.0, "d": 86400.0}
-_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(min|[smhd])")
+KILO, TON_G, KWH_J = 1000.0, 1e6, 3.6e6
 
 # Adds what a cost depends on besides the job; see ``take_terms``.
 cost_options = together(listed_options("prices"), listed_options("interruptions"))
@@ -59,8 +57,8 @@ def cost_lines(cost: Cost, low: Cost, high: Cost) -> Iterator[tuple[str, str, st
     """Name, value and note of each line; ``low`` and ``high`` are costs at the ends of 95 %."""
     if cost.amount is not None and low.amount is not None and high.amount is not None:
         price = f"{cost.per_gpu_hour:g} {cost.currency} per GPU-hour"
-        ends = f"95 %: {low.amount:,.2f} .. {high.amount:,.2f}"
-        yield "cost", money(cost.amount, cost.currency), f"{ends}; {price}"
+        ends = span(low.amount, high.amount, short)
+        yield "cost", money(cost.amount, cost.currency), f"95 %: {ends}; {price}"
     elif cost.currency:
         yield "cost", "-", "the price file has no price for this GPU"
     energy = cost.energy
@@ -82,7 +80,7 @@ def money(amount: float, currency: str) -> str:
 
 def kilowatt_hours(joules: float) -> str:
     """Joules as kWh."""
-    return f"{short(joules / 3.6e6)} kWh"
+    return f"{short(joules / KWH_J)} kWh"
 
 
 def mass(grams: float) -> str:
@@ -94,7 +92,7 @@ def mass(grams: float) -> str:
 
 def seconds_of(field: str, text: str) -> float:
     """``24h``, ``1d12h``, ``90 min`` or ``45m`` as seconds; raises JobError."""
-    parts = _PART.findall(text.strip().lower())
-    if not parts or _PART.sub("", text.strip().lower()).strip():
+    found = None if text.strip().isdecimal() else duration_s(text.strip(), 1.0)
+    if found is None:
         raise JobError(field, text, "expected a time such as 24h, 1d12h or 90min")
-    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    return found

@@ -14,6 +14,7 @@ import click
 from ..units import MISSING, count, percent
 from .console import format_option, progress, show_json, show_rows, warn
 from .filling import filter_options, history_option, open_history, where_of
+from .options import listed_options
 
 if TYPE_CHECKING:
     from ..site.drift.watch import Change, Drift, WatchedStream
@@ -23,15 +24,7 @@ FOUND = 1
 
 @click.command()
 @history_option
-@click.option(
-    "--false-alarms",
-    type=click.FloatRange(0.001, 1000),
-    default=1.0,
-    show_default=True,
-    help="False alarms a year on the whole site, all streams together.",
-)
-@click.option("--snapshot", is_flag=True, help="Write drift.json, which the daemons' metrics show.")
-@click.option("--fail-on-alarm", is_flag=True, help="Exit with 1 where a change stands.")
+@listed_options("drift")
 @filter_options
 @format_option
 @click.pass_context

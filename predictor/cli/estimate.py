@@ -78,7 +78,7 @@ def estimate(words: tuple[str, ...], comment: str | None, form: str, **asked: An
         assumed += tuple(map(str, prediction.assumptions))
     told = (*found.assumptions, *assumed)
     if form != "json":
-        refusal = "" if physics is None or prediction else physics.refusal
+        refusal = "" if physics is None or prediction else physics.refusal(job)
         narrowing = _narrowing(found, prediction, stated, refusal)
         _show(found, _why_wide(found, prediction), narrowing, told)
         return
@@ -177,8 +177,9 @@ def _asked_in(options: Mapping[str, str]) -> dict[str, Any]:
 
 def _show(found: Estimate, why: str, narrowing: str, told: tuple[str, ...]) -> None:
     if found.similar or found.physics:
-        half, most = (span(*map(found.quantile_s, ends)) for ends in ((0.25, 0.75), (0.025, 0.975)))
-        click.echo(f"expected  {duration(found.expected_s)} (50 %: {half}; 95 %: {most})")
+        low, least, most, high = map(found.quantile_s, (0.025, 0.25, 0.75, 0.975))
+        ends = f"(50 %: {span(least, most)}; 95 %: {span(low, high)})"
+        click.echo(f"expected  {duration(found.expected_s)} {ends}")
         click.echo(f"mean      {duration(found.mean_s)}")
         if found.limit_s and found.expected_s >= found.limit_s:
             click.echo(f"limit     {duration(found.limit_s)}: more likely than not it ends the job")

@@ -24,12 +24,7 @@ if TYPE_CHECKING:
 
 Filters = dict[str, Any]
 
-history_option = click.option(
-    "--history",
-    metavar="PATH|URL",
-    help="The history.  [default: $PRECISION_TIME_HISTORY, or history.sqlite in "
-    "$PRECISION_TIME_HOME]",
-)
+history_option = listed_options("history")
 _STATES = click.Choice([state.value for state in JobState])
 # Which runs of the history are meant; the command passes what it is given to ``where_of``.
 filter_options = together(

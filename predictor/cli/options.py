@@ -22,6 +22,7 @@ from ..units import gibibytes
 from .console import progress, warn
 
 if TYPE_CHECKING:
+    from ..estimate.assumptions import Assumption
     from ..estimate.core import Predictor
     from ..estimate.fitting import Fitted
     from ..estimate.measurement import Measurement
@@ -219,6 +220,7 @@ def moment(text: str) -> float:
 _KINDS: Mapping[str, Mapping[str, Any]] = {
     "text": {},
     "flag": {"is_flag": True},
+    "unless": {"is_flag": True, "flag_value": False, "default": True},
     "number": {"type": float},
     "whole number": {"type": int},
     "0 or more": {"type": click.IntRange(0)},
@@ -235,12 +237,17 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
 
 
 def listed_options(group: str) -> Decorator:
-    """Adds the options of a group of ``options.yaml``; a kind that is a list is a choice."""
+    """Adds the options of a group of ``options.yaml``.
 
-    def option(flag: str, kind: str | list[str] = "text", **told: Any) -> Decorator:
-        known = {"type": click.Choice(kind)} if isinstance(kind, list) else _KINDS[kind]
-        shown: dict[str, Any] = {"show_default": True} if "default" in told else {}
-        return click.option(*flag.split(), **known, **shown, **told)
+    A kind that is a list is a choice, one with ``min`` and ``max`` a number between them.
+    """
+
+    def option(flag: str, kind: Any = "text", **told: Any) -> Decorator:
+        if isinstance(kind, dict):
+            known: Mapping[str, Any] = {"type": click.FloatRange(**kind)}
+        else:
+            known = _KINDS[kind] if isinstance(kind, str) else {"type": click.Choice(kind)}
+        return click.option(*flag.split(), **{"show_default": "default" in told, **known, **told})
 
     listed = shipped_yaml("options.yaml", __file__)[group]
     return together(*(option(flag, **told) for flag, told in listed.items()))
@@ -272,10 +279,22 @@ def assumed(predictions: Iterable[Prediction]) -> Iterator[str]:
     """A head and what is assumed of jobs, each with its widest range; nothing where nothing is."""
     from ..estimate.assumptions import widest
 
-    if told := widest(one for found in predictions for one in found.assumptions):
+    every = tuple(predictions)
+    if told := widest(one for found in every for one in found.assumptions):
         yield "assumed, because the job does not say it"
-        yield from (f"  {one}" for one in told)
+        yield from (f"  {one}{_of_some(one, every)}" for one in told)
         yield ""
+
+
+def _of_some(told: Assumption, every: Sequence[Prediction]) -> str:
+    """Of which GPUs or precisions something is assumed; empty where of all."""
+    what = (told.field, told.value)
+    those = [p.job for p in every if any((a.field, a.value) == what for a in p.assumptions)]
+    for name in ("gpu", "precision"):
+        found = dict.fromkeys(getattr(job, name) for job in those)
+        if found.keys() < {getattr(one.job, name) for one in every}:
+            return f"; of {', '.join(found)}"
+    return ""
 
 
 def warn_of_memory(predictions: Sequence[Prediction], *, strict: bool) -> None:

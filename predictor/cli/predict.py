@@ -109,8 +109,8 @@ def text(found: Prediction, terms: Terms | None = None) -> Iterator[str]:
     yield ""
     yield _line("throughput", f"{short(found.throughput)} samples/s", rate(found))
     if found.total_s is not None and most is not None:
-        hours = (short(seconds * job.gpus / 3600) for seconds in (found.total_s, *most))
-        yield _line("GPU-hours", next(hours), f"95 %: {' .. '.join(hours)}")
+        hours, low, high = (seconds * job.gpus / 3600 for seconds in (found.total_s, *most))
+        yield _line("GPU-hours", short(hours), f"95 %: {span(low, high, short)}")
         yield _line("steps", count(found.steps))
     yield ""
     yield from _parts(found)

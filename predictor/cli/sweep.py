@@ -10,9 +10,9 @@ import click
 
 from ..errors import JobError
 from ..optional import needs
-from ..units import MISSING, duration, gibibytes, percent, short
+from ..units import MISSING, duration, gibibytes, percent, short, span
 from .console import format_option, show_json, show_table
-from .costs import cost_options, kilowatt_hours, money, take_terms
+from .costs import KWH_J, cost_options, kilowatt_hours, money, take_terms
 from .options import assumed, listed_options, micro_batch, predictor
 
 if TYPE_CHECKING:
@@ -125,15 +125,15 @@ def _show_text(search: Search, kept: Search, currency: str) -> None:
 
 
 def _lines(total: Total, low: Total, high: Total, currency: str) -> list[tuple[str, str, str]]:
-    ends = f"{short(low.gpu_hours)} .. {short(high.gpu_hours)}"
-    lines = [("GPU-hours", short(total.gpu_hours), ends)]
-    ends = f"{duration(low.elapsed_s)} .. {duration(high.elapsed_s)}"
-    lines.append(("elapsed", duration(total.elapsed_s), ends))
+    hours = span(low.gpu_hours, high.gpu_hours, short)
+    lines = [("GPU-hours", short(total.gpu_hours), hours)]
+    elapsed = span(low.elapsed_s, high.elapsed_s)
+    lines.append(("elapsed", duration(total.elapsed_s), elapsed))
     if total.amount is not None and low.amount is not None and high.amount is not None:
-        ends = f"{low.amount:,.2f} .. {high.amount:,.2f}"
-        lines.append(("cost", money(total.amount, currency), ends))
-    ends = f"{kilowatt_hours(low.energy_j)} .. {kilowatt_hours(high.energy_j)}"
-    return [*lines, ("energy (estimate)", kilowatt_hours(total.energy_j), ends)]
+        amounts = span(low.amount, high.amount, short)
+        lines.append(("cost", money(total.amount, currency), amounts))
+    energy = f"{span(low.energy_j / KWH_J, high.energy_j / KWH_J, short)} kWh"
+    return [*lines, ("energy (estimate)", kilowatt_hours(total.energy_j), energy)]
 
 
 def _cells(one: SweptConfiguration, kept: int, efficient: bool) -> list[str]:

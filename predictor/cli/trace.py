@@ -39,9 +39,7 @@ def trace(
     if factory:
         default = factory.rpartition(":")[2].rpartition(".")[2]
     request = TraceRequest(
-        name=free_name(name or default),
-        inputs=tuple(parsed(s, dtype) for s in specs),
-        **stated,
+        name=free_name(name or default), inputs=tuple(parsed(s, dtype) for s in specs), **stated
     )
     found = None if again else stored_before(request)
     if found is None:

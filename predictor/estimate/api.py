@@ -7,26 +7,14 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-from ..errors import JobError, PrecisionTimeError
+from ..errors import JobError
+from ..errors import PrecisionTimeError as PrecisionTimeError
 from ..job.phases import phases_of, with_first
 from ..job.training_job import JOB_FIELDS, TrainingJob
 from .core import Predictor
 from .plots import Predictions
-from .prediction import Interval, Prediction
+from .prediction import Prediction
 from .store import load_predictor
-
-__all__ = [
-    "Interval",
-    "PrecisionTimeError",
-    "Prediction",
-    "Predictions",
-    "Predictor",
-    "TrainingJob",
-    "load_predictor",
-    "predict_many",
-    "predict_phases",
-    "predict_time",
-]
 
 # The GPU a one-line question means when it names none; the answer says so in its job.
 DEFAULT_GPU = "a100-sxm4-80gb"

@@ -102,12 +102,7 @@ def assumptions_of(
     than ``most_gpus``. Raises GraphError where the model has no graph.
     """
     entry = entry_of(job.model)
-    found = [
-        *of_length(job),
-        *_micro_batch(job),
-        *_stages(job, entry),
-        *_work(job, most_gpus),
-    ]
+    found = [*of_length(job), *_micro_batch(job), *_stages(job, entry), *_work(job, most_gpus)]
     runs = as_it_runs(job)
     found += _gpu(job, times_as_long)
     found += _sharding(job, runs, entry, times_as_long)

@@ -37,14 +37,7 @@ from ..physics.memory import as_it_runs
 from ..physics.operator_time import OperatorTimes
 from ..physics.step import INPUT, StepModel, StepTime, input_s
 from ..units import short
-from .assumptions import (
-    Assumption,
-    assumptions_of,
-    centred,
-    of_length,
-    ordered,
-    widened,
-)
+from .assumptions import Assumption, assumptions_of, centred, of_length, ordered, widened
 from .fits import on_a_card_that_holds_it
 from .intervals import Intervals, factor
 from .prediction import NO_DATA, Prediction, summed

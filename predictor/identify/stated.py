@@ -187,7 +187,7 @@ class Stated:
         """
         if self.doubts:
             doubt = self.doubts[0]
-            raise JobError(doubt.field, "?", f"{doubt.origin}: {doubt.text}")
+            raise JobError(doubt.field, ..., f"{doubt.origin}: {doubt.text}")
         settled = {n for names in ALTERNATIVES if set(names) & set(self.values) for n in names}
         fields = {k: v for k, v in given.items() if k not in settled} | dict(self.values)
         if self.alone and "gpus" not in self.values:
@@ -199,7 +199,7 @@ class Stated:
             fields |= {"precision": precision, "trainer": self.trainer}
         for name in ("model", "precision", "gpu"):
             if fields.get(name) is None:
-                raise JobError(name, None, "is not stated")
+                raise JobError(name, None, "state it")
         return fields
 
 

@@ -14,14 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .follower import Guard, TrainingFollower
-from .trainer_settings import (
-    TrainerSettings,
-    float32_here,
-    launched,
-    name_of,
-    whole,
-    zero_stage,
-)
+from .trainer_settings import TrainerSettings, float32_here, launched, name_of, whole, zero_stage
 
 
 def follow(engine: Any, *, directory: Path | None = None, **job: Any) -> TrainingFollower:

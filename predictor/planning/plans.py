@@ -117,11 +117,7 @@ class Plans:
 
 
 def make_plans(
-    model: Predictor,
-    jobs: Iterable[TrainingJob],
-    terms: Terms,
-    *,
-    loader_rate: float | None = None,
+    model: Predictor, jobs: Iterable[TrainingJob], terms: Terms, *, loader_rate: float | None = None
 ) -> Plans:
     """What each job costs that fits its GPU and, where there are prices at all, has one.
 

@@ -2,47 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from predictor.cli.console import show_promises
-from predictor.cli.options import together
+from predictor.cli.options import listed_options
 
 if TYPE_CHECKING:
     from ..install.site import Options
 
 
-def _path(name: str, text: str, *, file: bool = False) -> Callable[..., Any]:
-    kind = click.Path(path_type=Path, dir_okay=not file, file_okay=file)
-    return click.option(name, type=kind, help=text)
-
-
-def _without(name: str, text: str) -> Callable[..., Any]:
-    """A ``--no-name`` flag: True unless it is given."""
-    return click.option(
-        f"--no-{name}", name, is_flag=True, flag_value=False, default=True, help=text
-    )
-
-
 # The options that say where things are, the same for the three commands.
-_place_options = together(
-    _path("--slurm-conf", "slurm.conf; by default slurmctld is asked.", file=True),
-    _path("--slurm-bin", "Directory of scontrol and sbatch."),
-    _path("--lua-library", "Lua library slurmctld loads; by default ldd tells.", file=True),
-    _path("--config", "Policy file.", file=True),
-    _path("--home", "Directory of your own predictors."),
-    _path("--root", "Prepare a tree below this directory and run no command."),
-    _without("systemd", "The daemon is run by something else."),
-    _without("reconfigure", "Leave `scontrol reconfigure` to me."),
-)
-
-
-_dry_run = click.option(
-    "--dry-run", is_flag=True, help="Show what would change, and change nothing."
-)
+_place_options = listed_options("slurm-places")
+_dry_run = listed_options("slurm-dry-run")
 
 
 @click.command()

@@ -59,16 +59,16 @@ class DaemonMetrics(ServiceMetrics):
         self._requests = self._counter("requests", "Requests.", "outcome")
         self._reasons = self._counter("decisions", "Decisions by reason of their limit.", "reason")
         self._limits = self._counter("limits_set", "Time limits set.", "gpu", "tier")
-        self._closed = self._counter("connections_closed", "Connections we ended.", "why")
-        self._reloads = self._counter("reloads", "Reloads.", "outcome")
-        self._reconciled = self._counter(
+        self.closed = self._counter("connections_closed", "Connections we ended.", "why")
+        self.reloads = self._counter("reloads", "Reloads.", "outcome")
+        self.reconciled = self._counter(
             "jobs_reconciled", "Pending jobs made good after their submit.", "outcome"
         )
         self._seconds = self._histogram(
             "answer_seconds", "From the last byte of a request to its answer.", SECONDS
         )
         for why in Closing:
-            self._closed.labels(why)
+            self.closed.labels(why)
 
     def answered(self, found: ChildAnswer, duration_s: float) -> None:
         """Count one answer."""
@@ -80,18 +80,6 @@ class DaemonMetrics(ServiceMetrics):
         self._reasons.labels(said.get("reason", "none")).inc()
         if "limit" in said:
             self._limits.labels(said.get("gpu", "none"), said.get("tier", "none")).inc()
-
-    def closed(self, why: Closing) -> None:
-        """Count one connection we ended."""
-        self._closed.labels(why).inc()
-
-    def reloaded(self, *, well: bool) -> None:
-        """Count one reload."""
-        self._reloads.labels("done" if well else "refused").inc()
-
-    def reconciled(self, outcome: str) -> None:
-        """Count one job that was made good after its submit."""
-        self._reconciled.labels(outcome).inc()
 
     def watch_snapshots(self, snapshots: Callable[[], Snapshots]) -> None:
         """Show the age and the failures of the view of Slurm at each scrape."""

@@ -114,10 +114,14 @@ class SlurmDaemon:
             decider, aside, self._child, self._answered, lambda: self._reconciler.soon()
         )
         self._reconciler = Reconciler(
-            decider.policy, lambda: self._snapshots.latest, decisions, self._metrics.reconciled
+            decider.policy,
+            lambda: self._snapshots.latest,
+            decisions,
+            lambda outcome: self._metrics.reconciled.labels(outcome).inc(),
         )
         self._use(decider)
-        connections = Connections(decisions, self._peers, self._metrics.closed)
+        closing = self._metrics.closed
+        connections = Connections(decisions, self._peers, lambda why: closing.labels(why).inc())
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stopping.set)
         self._loop.add_signal_handler(signal.SIGHUP, self._reload_asked.set)
@@ -166,7 +170,8 @@ class SlurmDaemon:
             self._reload_asked.clear()
             now_us = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
             notify("RELOADING=1", f"MONOTONIC_USEC={now_us}")
-            self._metrics.reloaded(well=await read_anew("policy", self._read_anew))
+            well = await read_anew("policy", self._read_anew)
+            self._metrics.reloads.labels("done" if well else "refused").inc()
             notify("READY=1")
 
     async def _read_anew(self) -> None:

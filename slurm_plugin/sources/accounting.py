@@ -117,7 +117,10 @@ def _job(row: Mapping[str, str], gpu_name: GpuName | None = None) -> EndedJob | 
     gpus, cpus, memory = _shares(row["AllocTRES"], row["ReqTRES"])
     joules = float(energy) if (energy := row["ConsumedEnergyRaw"]).isdecimal() else 0.0
     names = _names(row["NodeList"])
-    submit_s, start_s = unix_s(row["Submit"]) or 0.0, unix_s(row["Start"])
+    start_s = unix_s(row["Start"])
+    submit_s = unix_s(row["Submit"]) or start_s  # accounting may have lost it
+    if submit_s is None:
+        raise ValueError("no submit time")
     return EndedJob(
         scheduler="slurm",
         cluster=row["Cluster"],

@@ -18,16 +18,7 @@ from ..errors import SourceError
 from ..nodes import FIELDS, gpu_request
 from ..protocol import HookRequest
 from .commands import Commands, new_mark, rows
-from .words import (
-    expand,
-    first_gpus,
-    listed,
-    minutes,
-    node_gres,
-    node_states,
-    queue_state,
-    stated,
-)
+from .words import expand, first_gpus, listed, minutes, node_gres, node_states, queue_state, stated
 
 # What ``squeue --json`` calls a field, and what ``squeue -O`` and pyslurm do
 FIELDS_OF: Mapping[str, Mapping[str, str]] = shipped_yaml("fields.yaml", __file__)

@@ -230,6 +230,16 @@ def test_compare_puts_gpus_and_precisions_side_by_side(run_json: RunJson) -> Non
         assert line["speedup_over_slowest"] == pytest.approx(slowest / line["total_s"])
 
 
+def test_compare_tells_of_which_gpus_or_precisions_something_is_assumed(run: Run) -> None:
+    """Else what is assumed of one GPU alone would seem to move the times of all."""
+    found = run("compare", "llama-3-8b", "--gpus", "8", "--batch-size", "1").stdout.splitlines()
+    told = {line.split(" is assumed")[0].strip(): line for line in found if " is assumed" in line}
+    assert told["act_ckpt: off"].endswith("as long; of a100-sxm4-80gb, h100-sxm5-80gb")
+    assert told["seq_len: 8192 tokens"].endswith("as long")
+    fp32 = run("compare", "gpt2", "--gpu", "a100", "--batch-size", "8", "--seq-len", "512").stdout
+    assert any(" tf32: off " in line and line.endswith("; of fp32") for line in fp32.splitlines())
+
+
 def test_compare_takes_its_gpus_and_precisions(run: Run) -> None:
     words = ("--batch-size", "8", "--gpu", "t4-16gb", "--precision", "amp", "--precision", "fp8")
     result = run("compare", "bert-base", *words)

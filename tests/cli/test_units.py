@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.units import count, duration, percent, short
+from predictor.units import count, duration, percent, short, span
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,34 @@ def test_a_short_number_keeps_its_value_to_one_percent(value: float) -> None:
 def test_what_is_missing_is_a_dash() -> None:
     assert (percent(None), percent(float("nan")), count(None)) == ("-", "-", "-")
     assert (percent(0.1234), count(1234567)) == ("12.3 %", "1,234,567")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (1.23, 4.56, "1.2 s .. 4.6 s"),  # half as wide as it is long: a third digit says nothing
+        (0.118, 0.156, "118 ms .. 156 ms"),
+        (0.0905, 0.298, "90 ms .. 300 ms"),
+        (2748, 11_280, "46 min .. 3 h 10 min"),
+        (6660, 8760, "1 h 51 min .. 2 h 26 min"),
+        (360_000, 1_080_000, "100 h .. 300 h"),
+        (10.0, 10.0, "10.0 s .. 10.0 s"),
+        (0.0, 5.0, "0 s .. 5.0 s"),
+    ],
+)
+def test_the_ends_of_a_range_have_the_digits_that_its_width_carries(
+    low: float, high: float, text: str
+) -> None:
+    assert span(low, high) == text
+
+
+def test_ranges_of_numbers_are_rounded_alike() -> None:
+    assert span(11.31, 37.34, short) == "11 .. 37"
+    assert span(1234.56, 2345.67, short) == "1,200 .. 2,300"
+
+
+@given(st.floats(1e-5, 1e7), st.floats(1.0, 100.0))
+def test_an_end_is_moved_by_a_twentieth_at_most(low: float, times: float) -> None:
+    low_text, high_text = span(low, low * times, short).split(" .. ")
+    for text, value in ((low_text, low), (high_text, low * times)):
+        assert float(text.replace(",", "")) == pytest.approx(value, rel=0.051, abs=0.00501)

@@ -345,7 +345,6 @@ def test_a_dump_of_sacct_is_read_without_its_steps(tmp_path: Path) -> None:
     )
     (job,) = jobs(path, SLURM)
     assert (job.scheduler, job.cluster, job.job_id) == ("slurm", "north", "100_3")
-    assert job.array_id == "100"
     assert (job.gpus, job.gpu_type, job.cpus, job.memory_bytes) == (
         2,
         "v100-sxm2-16gb",
@@ -525,3 +524,34 @@ def test_tasks_of_an_array_under_one_number_are_jobs_of_their_own(tmp_path: Path
         assert json.loads(found.stdout)["same"] >= same
     with History.open(history) as store:
         assert store.count() == 6
+
+
+def test_a_row_of_sacct_without_submission_has_its_start_for_it(tmp_path: Path) -> None:
+    head = "JobID|User|State|Submit|Start|End|AllocTRES"
+    rows = [
+        f"{number}|ada|COMPLETED|{submit}|{start}|2026-01-01T02:00:00|gres/gpu=1"
+        for number, submit, start in (
+            (1, "Unknown", "2026-01-01T01:00:00"),
+            (2, "1970-01-01T00:00:00", "2026-01-01T01:00:00"),
+            (3, "1970-01-01T00:00:00", "Unknown"),
+        )
+    ]
+    path = table(tmp_path / "dump", head, *rows)
+    assert [job.submit_s == job.start_s for job in jobs(path, SLURM)] == [True, True]
+    assert reasons(path, SLURM) == {"no submit time": 1}
+
+
+def test_tasks_of_an_array_and_components_of_a_het_job_count_once_each(tmp_path: Path) -> None:
+    """Not their steps, nor a whole job beside them; tasks that never ran are one record."""
+    head = "JobID|User|State|Submit|Start|End|AllocTRES|ReqTRES"
+    times = "2026-01-01T00:00:00|2026-01-01T01:00:00|2026-01-01T02:00:00"
+    gpus = {"100+0": 2, "100+1": 4, "200_1": 1, "200_2": 1}
+    rows = [f"{job}|ada|COMPLETED|{times}|gres/gpu={n}|gres/gpu={n}" for job, n in gpus.items()]
+    rows += [
+        f"{job}.{step}||COMPLETED|{times}|gres/gpu=1|" for job in gpus for step in ("0", "batch")
+    ]
+    never = times.replace("2026-01-01T01:00:00", "Unknown")
+    rows.append(f"200_[3-9%2]|ada|CANCELLED by 1000|{never}||gres/gpu=1")
+    found = jobs(table(tmp_path / "dump", head, *rows), SLURM)
+    assert {job.job_id: job.gpus for job in found} == {**gpus, "200_[3-9%2]": 1}
+    assert found[-1].start_s is None

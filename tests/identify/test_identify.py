@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from predictor.errors import JobError
 from predictor.identify.files import user_files
 from predictor.identify.identify import MAX_PROBLEMS, identify
 from predictor.identify.rules import RuleContext, Rules
@@ -131,3 +132,11 @@ def test_no_limit_where_a_command_uses_other_gpus_or_holds_words_that_nobody_rea
 ) -> None:
     script = f"#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --gpus=4\n{command}\n"
     assert (not identify(script=script).contradictions) == sound
+
+
+def test_a_job_says_once_and_in_plain_words_what_it_lacks() -> None:
+    script = "#!/bin/sh\ntorchrun train.py --model_name_or_path gpt2 --bf16 --seq-len={}\n"
+    with pytest.raises(JobError, match=r"^unclear seq_len; script: invalid seq_len='-5'; expected"):
+        identify(script=script.format("-5")).job(gpu="a100")
+    with pytest.raises(JobError, match=r"^no gpu; state it$"):
+        identify(script=script.format("512")).job()

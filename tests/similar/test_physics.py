@@ -93,3 +93,14 @@ def test_where_physics_is_wrong_similar_runs_speak(physics: PhysicsView) -> None
     found, half_s = median_s(physics, memory, "vgg16")
     assert abs(log(half_s / 36_000.0)) < log(1.5)
     assert any("of this site" in line or "of the same user" in line for line in found.evidence)
+
+
+def test_why_a_job_has_no_price_is_told_of_that_job(physics: PhysicsView) -> None:
+    """Also where another was asked about in between, and where the answer was known before."""
+    stated = stated_fields("model=resnet50 precision=fp16 batch_size=0")
+    odd = JobRequest(gpus=8, gpu_type="a100-sxm4-80gb", **stated)
+    nameless = JobRequest(gpus=8, **stated_fields("precision=fp16 batch_size=64"))
+    for _ in range(2):
+        assert "invalid batch_size='0'; expected" in physics.refusal(odd)
+        assert physics.refusal(nameless) == "no model; state it"
+        assert physics.refusal(request("resnet50")) == ""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import replay
 
+from predictor.site.history.ingest import Unread
 from predictor.site.history.run import EndedJob, JobState
 from slurm_plugin.errors import SourceError
 from slurm_plugin.sources import accounting
@@ -109,3 +110,25 @@ def test_one_slice_asks_sacct_for_its_days_in_utc(tmp_path: Path) -> None:
     assert "--starttime=2001-09-09T01:46:40" in words
     assert "--endtime=2001-09-10T01:46:41" in words
     assert words[-1] == "UTC"
+
+
+def test_a_row_without_submission_has_its_start_for_it_or_is_reported(tmp_path: Path) -> None:
+    """Accounting that lost it tells 0, which is no day of 1970."""
+    program, fields = tmp_path / "sacct", accounting.FIELDS.split(",")
+    day = {"Start": "1000000100", "End": "1000000200", "State": "COMPLETED", "NodeList": "a1"}
+    rows = [
+        {"JobID": "1", "Submit": "0", **day},
+        {"JobID": "2", "Submit": "Unknown", **day},
+        {"JobID": "3", "Submit": "0", **day, "Start": "Unknown"},
+    ]
+    lines = ["@".join(row.get(name, "") for name in fields) + "@" for row in rows]
+    (tmp_path / "rows").write_text("\n".join(lines) + "\n")
+    program.write_text(
+        "#!/bin/sh\nfor word; do case $word in --delimiter=*) mark=${word#*=};; esac; done\n"
+        f'sed "s/@/$mark/g" {tmp_path / "rows"}\n'
+    )
+    program.chmod(0o755)
+    found = list(accounting.streamed(Commands(tmp_path), 1_000_000_000, 1_000_000_300))
+    ended = {row.job_id: row.submit_s for row in found if isinstance(row, EndedJob)}
+    assert ended == {"1": 1_000_000_100.0, "2": 1_000_000_100.0}
+    assert Unread("job 3", "no submit time") in found

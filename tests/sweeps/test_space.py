@@ -34,6 +34,7 @@ def test_every_combination_is_a_configuration(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("job: {modle: resnet50}", "modle"),
+        ("job: {}\nvary: {lr: [0.1, 0.2]}", "vary: lr is no field .* not change .* one of model,"),
         ("job: {}\nvary: {gpus: []}", "gpus has no values"),
         ("job: {}\ntrials: 0", "trials=0"),
         ("job: {}\nparalel: 2", "paralel is no field; expected parallel"),

@@ -99,7 +99,10 @@ class Space(Section):
     def _fields(cls, said: dict[str, Any]) -> dict[str, Any]:
         for name, value in said.items():
             if name not in JOB_FIELDS:
-                raise ValueError(f"{name} is not a field of a job; {', '.join(JOB_FIELDS)} are")
+                raise ValueError(
+                    f"{name} is no field of a job, so it does not change the time: leave it out, "
+                    f"`trials` counts what differs in it; expected one of {', '.join(JOB_FIELDS)}"
+                )
             if value == []:
                 raise ValueError(f"{name} has no values: expected one or more")
         return said

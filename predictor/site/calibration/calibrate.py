@@ -373,10 +373,7 @@ def compare(
 
 
 def fit_all(
-    base: Base,
-    gathered: Gathered,
-    guards: Guards,
-    progress: fitting.Progress = fitting.quiet,
+    base: Base, gathered: Gathered, guards: Guards, progress: fitting.Progress = fitting.quiet
 ) -> fitting.Fitted:
     """Fit to all runs, those that checked it too."""
     groups = run_groups(guards.admit((*gathered.earlier, *gathered.later)).kept)

@@ -21,7 +21,7 @@ from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
-import yaml
+from profiles.storage import shipped_yaml
 
 from ...errors import HistoryError, reason_of
 from ...identify.grammar import stated_text
@@ -259,6 +259,8 @@ class AccountingTable:
     def _times(self, text: Mapping[str, Scaled]) -> tuple[float, float | None, float]:
         """Submission, start and end in Unix seconds; the start is None where it never started."""
         submit_s, start_s, end_s = (self._moment(text, name) for name in _MOMENTS)
+        if not submit_s and self._scheduler == "slurm":
+            submit_s = start_s or None  # accounting has lost it
         if submit_s is None:
             raise _MessyRowError("no submit time")
         waited_s, ran_s = cells.duration_s(*text["wait"]), cells.duration_s(*text["elapsed"])
@@ -383,8 +385,7 @@ def _state(text: str, *, keep_unknown: bool) -> JobState | str | None:
 @cache
 def _words() -> Mapping[str, Any]:
     """``columns.yaml``; ``names`` as ``column_of`` tells them, ``aside`` are all words beside."""
-    text = Path(__file__).with_name("columns.yaml").read_text(encoding="utf-8")
-    found: dict[str, Any] = yaml.safe_load(text)
+    found: dict[str, Any] = dict(shipped_yaml("columns.yaml", __file__))
     found["names"] = {
         name: (field, rank, float(names[name] if isinstance(names, Mapping) else 1.0))
         for field, names in found["columns"].items()

@@ -73,12 +73,6 @@ class EndedJob:
     script: str = ""
     directory: str = ""
 
-    @property
-    def array_id(self) -> str:
-        """The job array it is a task of, by Slurm's spelling ``ARRAY_TASK``; empty for none."""
-        array, _, task = self.job_id.partition("_")
-        return array if task else ""
-
 
 class LimitBy(StrEnum):
     """Whose time limit a job ran under."""

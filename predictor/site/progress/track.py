@@ -16,10 +16,7 @@ LEAST_STEPS_OF_CLOCK = 4.0  # of a clock's resolution in what may be measured by
 STEPS_OF_CLOCK = 20.0  # of a stretch: its ends are off by a step at most
 RECENT = 200
 LEAST_OF_PACE, _LEAST_BEFORE = 6, 3  # stretches after a change of pace, and before it
-_SHARES, _DRIFTS = (
-    (7 / 8, 3 / 4, *(0.5**n for n in range(1, 9))),
-    0.15,
-)  # what a change costs
+_SHARES, _DRIFTS = ((7 / 8, 3 / 4, *(0.5**n for n in range(1, 9))), 0.15)  # what a change costs
 _APART = 1.03  # paces nearer than that are one
 # A job that was stopped and went on at the same count has an interval that is none of its work.
 MOST_OUTAGES, LEAST_WITH_OUTAGES, LEAST_OF_SESSION = 5, 10, 3

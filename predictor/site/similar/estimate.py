@@ -35,8 +35,7 @@ class PhysicsView:
 
     def __init__(self, predictor: Predictor, source: str = "", gpus: Sequence[str] = ()) -> None:
         self._predictor, self._source, self._gpus = predictor, source, tuple(gpus)
-        self._prediction = lru_cache(KEPT)(self._predicted)
-        self.refusal = ""  # why the last job that it could not price has no prediction
+        self._answer = lru_cache(KEPT)(self._predicted)
 
     def prediction(self, job: JobRequest) -> Prediction | None:
         """The prediction of a request, None where it names no network or not enough else."""
@@ -49,14 +48,21 @@ class PhysicsView:
         assumed = Assumption("gpu", taken.job.gpu, why, min(of), max(of))
         return replace(taken, assumptions=(assumed, *taken.assumptions))
 
+    def refusal(self, job: JobRequest) -> str:
+        """Why a request cannot be priced, empty where it can be or names no network."""
+        return next((one for one in self._answers(job) if isinstance(one, str)), "")
+
     def _on_each(self, job: JobRequest) -> list[Prediction]:
+        return [one for one in self._answers(job) if not isinstance(one, str)]
+
+    def _answers(self, job: JobRequest) -> list[Prediction | str]:
+        """A prediction for each GPU that it may get, or why there is none."""
         if not job.asked or not job.gpus:
             return []
         gpus: Sequence[str] = (job.gpu_type,)
         if self._gpus and not job.gpu_type and "gpu" not in parse_text(job.asked, "request").values:
             gpus = self._gpus
-        found = [self._prediction(job.asked, gpu, job.gpus) for gpu in gpus]
-        return [one for one in found if one is not None]
+        return [self._answer(job.asked, gpu, job.gpus) for gpu in gpus]
 
     def ratio(self, ran: JobRequest, job: JobRequest) -> float | None:
         """The ln of how much longer a sample takes on the GPUs of the job; None where unknown."""
@@ -74,7 +80,7 @@ class PhysicsView:
             return None
         return np.log([one.total_quantile_s(q) or 1.0 for one in found for q in PHYSICS_LEVELS])
 
-    def _predicted(self, asked: str, gpu_type: str, gpus: int) -> Prediction | None:
+    def _predicted(self, asked: str, gpu_type: str, gpus: int) -> Prediction | str:
         stated = parse_text(asked, "request")
         given: dict[str, Any] = {"gpus": gpus} if gpus else {}
         word = stated.values.get("gpu")  # may leave open which of several cards it is
@@ -84,8 +90,7 @@ class PhysicsView:
             job = stated.job(**given)
             return self._predictor.predict(job.but(source=self._source, **given))
         except PrecisionTimeError as error:
-            self.refusal = str(error)
-            return None
+            return str(error)
 
 
 # Similar runs that a limit rests on, submitted so many times, and the share that may hit theirs.

@@ -7,17 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch.nn import functional
 
-from ..case import (
-    TORCH_DTYPES,
-    Case,
-    Point,
-    Runs,
-    Shape,
-    UnsupportedError,
-    Ways,
-    numbers,
-    trained,
-)
+from ..case import TORCH_DTYPES, Case, Point, Runs, Shape, UnsupportedError, Ways, numbers, trained
 
 FP8_MULTIPLE = 16  # of the sizes of a product in FP8
 

@@ -13,18 +13,7 @@ from profiles.storage import shipped_yaml
 
 from ....units import MISSING, percent
 from ..report_data import CapacityReport, DemandForecast, Dimension, Range, WeekDemand
-from .words import (
-    amount,
-    day,
-    duration_span,
-    filled,
-    moment,
-    rough,
-    said,
-    shown,
-    span,
-    templates,
-)
+from .words import amount, day, duration_span, filled, moment, rough, said, shown, span, templates
 
 Value = str | float | int | Range | None
 _SPLIT = "by-"
