@@ -258,15 +258,8 @@ def _first(labels: Mapping[str, str], names: tuple[str, ...]) -> str:
 MAX_KINDS = 256
 MAX_BYTES = 2**14
 # What is another's for each pod of a job, or each job of a kind: names in it are for rules.
-OF_ONE = frozenset(
-    (
-        "batch.kubernetes.io/controller-uid",
-        "controller-uid",
-        "batch.kubernetes.io/job-name",
-        "job-name",
-        "batch.kubernetes.io/job-completion-index",
-    )
-)
+_OF_JOB = ("controller-uid", "job-name", "job-completion-index")
+OF_ONE = frozenset((*_OF_JOB[:2], *(f"batch.kubernetes.io/{name}" for name in _OF_JOB)))
 # The service account's volume has a name of its own in each pod. Containers are compared apart.
 OF_SPEC = frozenset(("volumes", "hostname", "nodeName", "containers", "initContainers"))
 OF_CONTAINER = frozenset(("volumeMounts", "env"))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 from predictor.cli.groups import CommandGroup
+from predictor.cli.options import listed_options
 
 IN_CLUSTER = "in-cluster"
 KUBECONFIG = "KUBECONFIG"  # the variable that kubectl reads
@@ -15,20 +15,7 @@ KUBECONFIG = "KUBECONFIG"  # the variable that kubectl reads
 MODULES = {"serve": "serve", "check": "serve"}
 MODULES |= {name: name for name in ("audit", "eta", "identify")}
 
-config_option = click.option(
-    "--config",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="The configuration file.  [default: all defaults]",
-)
-kubeconfig_option = click.option(
-    "--kubeconfig",
-    default=IN_CLUSTER,
-    show_default=True,
-    envvar=KUBECONFIG,
-    show_envvar=True,
-    metavar=f"FILE|{IN_CLUSTER}",
-    help="How to reach the API server.",
-)
+config_option, kubeconfig_option = map(listed_options, ("k8s-config", "kubeconfig"))
 
 
 @click.group(cls=CommandGroup, package=__name__, modules=MODULES)

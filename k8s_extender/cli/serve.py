@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from predictor.cli.console import CheckedPromise, show_promises
+from predictor.cli.options import listed_options
 from predictor.service.process import one_thread_for_algebra
 
 from ..errors import ClusterError
@@ -24,12 +25,7 @@ PACKAGES = ("k8s_extender", "predictor", "uvicorn", "asyncio")  # whose words ar
 @click.command()
 @config_option
 @kubeconfig_option
-@click.option(
-    "--audit",
-    default="",
-    metavar="NAMESPACE/NAME",
-    help="Keep what `k8s audit` sums in this ConfigMap.  [default: in memory]",
-)
+@listed_options("k8s-serve")
 def serve(config: Path | None, kubeconfig: str, audit: str) -> None:
     """Answer kube-scheduler and the API server, in the foreground.
 
@@ -71,11 +67,7 @@ def serve(config: Path | None, kubeconfig: str, audit: str) -> None:
 
 @click.command()
 @config_option
-@click.option(
-    "--kubeconfig",
-    metavar="FILE|in-cluster",
-    help="Ask the API server what this account may do.  [default: not asked]",
-)
+@listed_options("k8s-check")
 def check(config: Path | None, kubeconfig: str | None) -> None:
     """Say a line per promise: ok, or FAILED with what to do.
 

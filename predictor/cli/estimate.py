@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from getpass import getuser
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -49,13 +48,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> fl
 @click.option(
     "--limit", "limit_s", callback=_seconds, metavar="TIME", help="Limit: 1-12:00, 4:30:00, 90."
 )
-@click.option(
-    "--directory",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path(),
-    help="Where it is submitted  [default: the working directory]",
-)
-@click.option("--comment", help="What --comment of the submission says, such as 'batch=64'.")
+@listed_options("submission")
 @format_option
 def estimate(words: tuple[str, ...], comment: str | None, form: str, **asked: Any) -> None:
     """Estimate how long a job will run at this site, from similar runs and physics.

@@ -135,9 +135,7 @@ def _zone(text: str) -> tzinfo:
 
 
 _FILE = click.argument("file", type=click.Path(path_type=Path))
-_CLUSTER = click.option(
-    "--cluster", default="", metavar="NAME", help="The cluster of jobs that name none."
-)
+_CLUSTER = listed_options("cluster")
 _ZONE = click.option(
     "--zone",
     type=_zone,

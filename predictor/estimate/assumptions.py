@@ -87,12 +87,7 @@ class Assumption:
 
 
 def assumptions_of(
-    job: TrainingJob,
-    times_as_long: Times,
-    *,
-    step_s: float,
-    measured: bool,
-    most_gpus: int,
+    job: TrainingJob, times_as_long: Times, *, step_s: float, measured: bool, most_gpus: int
 ) -> tuple[Assumption, ...]:
     """What is assumed of a job, what moves most first.
 
@@ -214,9 +209,8 @@ def _work(job: TrainingJob, most_gpus: int) -> Iterator[Assumption]:
     if runs.grad_accum != job.grad_accum:  # or recomputes, a third more
         yield Assumption("grad_accum", str(runs.grad_accum), reason, 1.0, 4 / 3)
     elif runs.options != job.options and runs.software.base_bits == software.base_bits:
-        least = (
-            2 / 3 if software.trains_adapters else 3 / 4
-        )  # a forward pass more, of three or four
+        # a forward pass more, of three or four
+        least = 2 / 3 if software.trains_adapters else 3 / 4
         yield Assumption("act_ckpt", "on", reason, least, 1.0)
     if job.gpus > most_gpus:  # how communication grows beyond the largest run is a guess
         times = (job.gpus / most_gpus) ** float(assumed["growth_beyond_measured"])
@@ -313,10 +307,7 @@ def _fabric(job: TrainingJob, times_as_long: Times) -> Iterator[Assumption]:
 
 
 def _sharding(
-    job: TrainingJob,
-    runs: TrainingJob,
-    entry: ModelEntry,
-    times_as_long: Times,
+    job: TrainingJob, runs: TrainingJob, entry: ModelEntry, times_as_long: Times
 ) -> Iterator[Assumption]:
     """Other ways to share the state, where one is needed or usual."""
     ways: tuple[str, ...] = ()

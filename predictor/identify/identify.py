@@ -132,10 +132,7 @@ def parse_script(
 
 @lru_cache(maxsize=SCRIPTS_KEPT)
 def _parsed(
-    text: str,
-    argv: tuple[str, ...],
-    environment: tuple[tuple[str, str], ...],
-    files: Files | None,
+    text: str, argv: tuple[str, ...], environment: tuple[tuple[str, str], ...], files: Files | None
 ) -> Stated:
     notes = parse_text(" ".join(_LINE.findall(text)), NOTES, ours=True)
     script = Script((Command(argv, False),))

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from predictor.cli.groups import CommandGroup
+from predictor.cli.options import listed_options
 from profiles.storage import shipped_yaml
 
-config_option = click.option(
-    "--config",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="The policy file.  [default: /etc/precision-time/slurm.yaml, if it is there]",
-)
+config_option = listed_options("slurm-config")
 
 
 @click.group(cls=CommandGroup, package=__name__, modules=shipped_yaml("commands.yaml", __file__))

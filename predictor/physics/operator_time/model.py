@@ -212,11 +212,7 @@ def _own(table: Table, group: OperatorGroup, gpu: Gpu) -> FittedOperators | None
 
 
 def _rescaled(
-    table: Table,
-    group: OperatorGroup,
-    candidate: OperatorGroup,
-    pooled: FittedOperators,
-    gpu: Gpu,
+    table: Table, group: OperatorGroup, candidate: OperatorGroup, pooled: FittedOperators, gpu: Gpu
 ) -> Floats:
     """Tensor and matrix work follows the ratio of GEMM efficiencies at its own format."""
     constants = pooled.constants.copy()

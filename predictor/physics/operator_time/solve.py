@@ -12,11 +12,7 @@ STEP, ITERATIONS = 1e-4, 25
 
 
 def robust_fit(
-    residuals: Callable[[Floats], Floats],
-    prior: Floats,
-    deviation: Floats,
-    *,
-    scale: float = 0.1,
+    residuals: Callable[[Floats], Floats], prior: Floats, deviation: Floats, *, scale: float = 0.1
 ) -> Floats:
     """Constants that minimise sum soft-L1(residuals / scale) plus a Gaussian prior.
 

@@ -119,8 +119,7 @@ def work_of(engines: Engines, operators: Sequence[TypedOperator]) -> Work:
         l2=np.full(n, float(gpu.l2_bytes)),
         dtype=dtype,
         function=np.array(
-            [function_number(o.function, o.direction is not FORWARD) for o in inner],
-            dtype=np.int64,
+            [function_number(o.function, o.direction is not FORWARD) for o in inner], dtype=np.int64
         ),
     )
 

@@ -22,23 +22,9 @@ from ..plans import Plan, Plans
 MOST_CONFIGURATIONS = 10_000
 TAILS = (0.025, 0.975)  # of the interval of 95 %
 # Fields that say how a training is run, not which: the Pareto set is of jobs that differ in them.
-HOW = frozenset(
-    (
-        "precision",
-        "gpu",
-        "gpus",
-        "gpus_per_node",
-        "fabric",
-        "sharding",
-        "tensor_parallel",
-        "pipeline_parallel",
-        "context_parallel",
-        "expert_parallel",
-        "virtual_stages",
-        "sequence_parallel",
-        "source",
-    )
-)
+_MACHINE = ("precision", "gpu", "gpus", "gpus_per_node", "fabric", "sharding", "source")
+_SPLIT = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel")
+HOW = frozenset((*_MACHINE, *_SPLIT, "virtual_stages", "sequence_parallel"))
 
 
 class Halving(Section):
