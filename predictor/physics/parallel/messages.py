@@ -164,8 +164,9 @@ def _weights_in_host(job: TrainingJob, held: Replica, shards: int, storage: Stor
 
 
 def offloaded(job: TrainingJob, moved_bytes: float) -> Traffic:
-    """Copies between a GPU and its host."""
-    return Traffic(moved_bytes / (LINK_SHARE * job.hardware.pcie_bytes_per_s))
+    """Copies between a GPU and its host; a CPU is its own."""
+    rate = LINK_SHARE * job.hardware.pcie_bytes_per_s
+    return Traffic(moved_bytes / rate) if moved_bytes and rate else NO_TRAFFIC
 
 
 def _behind_backward(job: TrainingJob, sent: Traffic, sent_bytes: float, held: Replica) -> Traffic:
