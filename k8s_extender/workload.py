@@ -259,7 +259,7 @@ MAX_KINDS = 256
 MAX_BYTES = 2**14
 # What is another's for each pod of a job, or each job of a kind: names in it are for rules.
 _OF_JOB = ("controller-uid", "job-name", "job-completion-index")
-OF_ONE = frozenset((*_OF_JOB[:2], *(f"batch.kubernetes.io/{name}" for name in _OF_JOB)))
+OF_ONE = frozenset(before + name for name in _OF_JOB for before in ("", "batch.kubernetes.io/"))
 # The service account's volume has a name of its own in each pod. Containers are compared apart.
 OF_SPEC = frozenset(("volumes", "hostname", "nodeName", "containers", "initContainers"))
 OF_CONTAINER = frozenset(("volumeMounts", "env"))

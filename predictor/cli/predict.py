@@ -194,7 +194,8 @@ def _parts(found: Prediction) -> Iterator[str]:
     learned = found.correction / found.unstated
     yield _line(f"{GAP}correction", f"x {learned:.3f}", "learned from measured runs")
     if found.unstated != 1:
-        yield _line(f"{GAP}which gpu", f"x {found.unstated:.3f}", "the mean of what it could be")
+        those = " and ".join(one.field for one in found.assumptions if one.centre)
+        yield _line(f"{GAP}which {those}", f"x {found.unstated:.3f}", "mean of what it could be")
 
 
 def _line(name: str, value: str, note: str = "") -> str:

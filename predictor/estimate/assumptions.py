@@ -67,8 +67,9 @@ class Assumption:
 
     @property
     def centre(self) -> float:
-        """Mean of what it could be over what is taken, in ln units: each side is half a normal."""
-        return (math.log(self.low) + math.log(self.high)) * _MEAN_OF_HALF
+        """How far the median moves for the card or the workers, the mean of a half normal in ln."""
+        moved = self.field in ("gpu", "workers")
+        return moved * (math.log(self.low) + math.log(self.high)) * _MEAN_OF_HALF
 
     @property
     def decisive(self) -> bool:

@@ -133,8 +133,7 @@ class Predictor:
             measured=tier in SETTLED,
             most_gpus=self._most_gpus,
         )
-        # no default says which card it is or who reads images, as one does what else is not stated
-        centre = sum(one.centre for one in assumed if one.field in ("gpu", "workers"))
+        centre = sum(one.centre for one in assumed)
         times = math.exp(centre)
         return Prediction(
             job=job,

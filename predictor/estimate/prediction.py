@@ -45,7 +45,7 @@ class Prediction:
     ``step_s`` is the median of one optimizer step, ``total_s`` of all steps (None where the job
     states no length), ``throughput`` in samples per second over all GPUs. ``physical`` is the
     price from operator and collective tables alone, ``correction`` the factor on top of it: learned
-    from measurements, and ``unstated`` of it for the cards that the name of the GPU may mean.
+    from measurements, and ``unstated`` of it for the cards and workers that it may have.
     ``deviation`` is the standard deviation of what was learned, in ln units. ``tier`` says how
     new the job is to the measurements; ``factors`` gives the factor on ``step_s`` of a quantile.
     Of a job in ``phases`` all of it is their mean or sum. A prediction can be pickled.

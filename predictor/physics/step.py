@@ -53,10 +53,8 @@ WIDENING_S = 15e-12
 # Exponent that joins GPU and host time: the larger one decides, a tie costs 26 % more.
 OVERLAP_NORM = 3.0
 # Of the work of a step, what GPUs that step together wait for the slowest for each doubling of
-# their number, up to so many and where no CUDA graph launches it. Runs of DeepLearningExamples on
-# one GPU and on several with the same batch on each (369) take 0.04, 0.07, 0.09 and 0.11 longer on
-# 2, 4, 8 and 16 than messages explain (medians; a quarter of them below 0.02, 0.03, 0.03 and 0.06).
-# Of 0.02 and 0.03 the smaller: the best-known records, whose software is tuned, are 4 points off.
+# their number, up to so many and where no CUDA graph launches it; 0.03 fits pairs of runs better,
+# tuned records worse (docs/explanation/unseen-models.md).
 SLOWEST_SHARE, MOST_WAITED_FOR = 0.02, 8
 EAGER = "pytorch"  # what a framework without rates of its own is taken for
 INPUT = ("workers", "data_backend", "dali")  # options that say who reads the samples

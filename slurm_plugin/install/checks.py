@@ -241,8 +241,9 @@ def predictor_in_use(options: Options, site: SlurmSite) -> str:
 
 
 PLUGIN_FILE = "job_submit_lua.so"
-_DEBIAN, _OWN = ("/usr/lib/*/slurm-wlm", "/usr/lib/*/slurm"), ("/opt/slurm/lib*/slurm",)
-USUAL_PLUGIN_DIRS = (*_DEBIAN, "/usr/lib64/slurm", "/usr/lib/slurm", "/usr/local/lib/slurm", *_OWN)
+_PACKAGED = ("/usr/lib/*/slurm-wlm", "/usr/lib/*/slurm", "/usr/lib64/slurm", "/usr/lib/slurm")
+_BUILT = ("/usr/local/lib/slurm", "/opt/slurm/lib*/slurm")
+USUAL_PLUGIN_DIRS = (*_PACKAGED, *_BUILT)
 _LINKED = re.compile(r"^\s*(liblua\S*) => (\S+)", re.M)
 _UNSET = tuple(word for name in ("LUA_PATH", "LUA_CPATH", "LUA_INIT") for word in ("-u", name))
 # Run by a Python of its own: loads the library as slurmctld does (modules find its symbols) and

@@ -208,6 +208,15 @@ def test_warnings_go_to_stderr(run: Run) -> None:
     assert "no TF32 tensor cores" not in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("gpu", "which"), [("h100-sxm5-80gb", "workers"), ("h100", "gpu and workers")]
+)
+def test_what_moves_the_median_for_want_of_a_word_is_named(run: Run, gpu: str, which: str) -> None:
+    said = ("--gpu", gpu, "--gpus", "8", "--precision", "amp", "--batch-size", "256")
+    lines = run("predict", "resnet50", *said).stdout.splitlines()
+    assert any(set(f"which {which}".split()) == set(line.split(" x ")[0].split()) for line in lines)
+
+
 def test_the_speed_ups_of_compare_are_those_of_the_totals_it_shows(run_json: RunJson) -> None:
     said = ("--gpu", "a100", "--gpu", "h100", "--batch-size", "64", "--steps", "9")
     lines = run_json("compare", "resnet50", *said)["lines"]
