@@ -877,3 +877,95 @@ def test_a_time_left_that_is_of_steps_alone_grows_by_the_pauses() -> None:
         at = f"Epoch: [{n // 400}] [{n % 400:3d}/400]"
         lines.append(f"{stamp} {at} loss: 2.{n} eta: {left} batch_cost: 0.5000\n")
     assert read("".join(lines)).remaining_s == pytest.approx(8100 * 0.75, rel=0.05)
+
+
+def test_the_mean_of_an_epoch_of_one_batch_that_counts_from_one_is_of_one() -> None:
+    lines = (
+        f"epoch [{n}/100][1/1]\ttime 0.9 (0.90)\tdata 0.7 (0.70)\tloss 2.{n}\n"
+        for n in range(1, 12)
+    )
+    found = read("".join(lines))
+    assert found.seconds_per_unit == pytest.approx(0.9, rel=0.05)
+    assert found.remaining_s == pytest.approx(80, rel=0.05)
+
+
+def test_what_waits_for_data_or_the_optimizer_is_not_what_a_step_takes() -> None:
+    lines = (
+        f"[gpu01:0/2] {(BEGAN + timedelta(seconds=305 * n)).isoformat(' ')} (trainer:464) INFO:"
+        f" 1epoch:train:{682 * n + 1}-{682 * n + 682}batch: iter_time=2.878e-04,"
+        f" forward_time=0.134, loss=6{n}.9, optim_step_time=0.030, train_time=1.79\n"
+        for n in range(3)
+    )
+    assert read("".join(lines)).seconds_per_unit == pytest.approx(305 / 682, rel=0.05)
+
+
+def test_a_print_and_a_clock_that_contradict_each_other_tell_no_rate() -> None:
+    lines = (
+        f"{(BEGAN + timedelta(seconds=60 * n)).isoformat(' ')} step {n} loss 2.{n} step_time: 0.5\n"
+        for n in range(3)
+    )
+    assert read("".join(lines)).seconds_per_unit is None
+
+
+def test_pauses_that_are_alike_are_of_the_program_though_they_are_most_of_its_time() -> None:
+    lines = (
+        f"{(BEGAN + timedelta(seconds=1.3 * n + 13 * ((n - 1) // 4))).isoformat(' ')}"
+        f" Step {50 * n}/ 1000; loss 1.{n}\n"
+        for n in range(1, 15)
+    )
+    assert read("".join(lines)).remaining_s == pytest.approx(6 * 1.3 + 2 * 13, rel=0.2)
+
+
+def test_a_night_between_two_sessions_is_not_what_an_epoch_takes() -> None:
+    lines = (
+        f"{(BEGAN + timedelta(seconds=1800 * n + 7 * 3600 * (n > 1))).isoformat(' ')}"
+        f" Epoch {n}/30 | loss 4.{n}\n"
+        for n in range(26)
+    )
+    found = read("".join(lines))
+    assert found.total is not None
+    assert found.at is not None
+    assert found.remaining_s == pytest.approx(1800 * (found.total - found.at), rel=0.05)
+
+
+def test_of_bars_that_were_only_written_at_their_end_the_last_is_of_now() -> None:
+    text = "***** Running training *****\n"
+    for each_s in (1.4, 1.3, 1.17):
+        text += f"100% 8/8 [00:{round(8 * each_s):02d}<00:00,  {each_s}s/it]\n"
+        text += "{'train_runtime': 9.3, 'train_loss': 1.5, 'epoch': 1.0}\n\n"
+    assert read(text).seconds_per_unit == pytest.approx(1.17)
+
+
+def test_data_in_a_folder_named_for_a_model_is_no_saved_model() -> None:
+    lines = []
+    for n in range(120):
+        stamp = (BEGAN + timedelta(seconds=66 * n)).isoformat(" ")
+        if n and n % 20 == 0:
+            lines += ["INFO - Loading line idx from data/model_0060000/features.lineidx\n"] * 3
+        lines.append(f"{stamp} - INFO - Epoch: [{n // 20}], step: [{n % 20 * 100}], loss: 0.{n}\n")
+    found = read("".join(lines))
+    assert found.kind is ProgressKind.TRAINING
+    assert found.seconds_per_unit == pytest.approx(0.66, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("line", "rate"),
+    [
+        ("step {n} | train 2.5{n} | val 2.6{n} |  {s}s\n", 0.05),
+        ("ep=00 step={n} loss=3.5{n} dl=0.4ms fwd=43.0ms opt=107.5ms iter=187.7ms\n", 0.1877),
+    ],
+)
+def test_own_prints_tell_their_rate(line: str, rate: float) -> None:
+    text = "".join(line.format(n=n, s=round(0.05 * n)) for n in range(250, 3000, 250))
+    assert read(text).seconds_per_unit == pytest.approx(rate, rel=0.05)
+
+
+def test_lines_that_end_an_epoch_say_less_of_where_it_stands_than_those_of_steps() -> None:
+    lines = []
+    for n in range(10, 3000, 10):
+        stamp = (BEGAN + timedelta(seconds=0.5 * n)).strftime("[%H:%M:%S]")
+        lines.append(f"{stamp} Batch {n}/10000 | Loss: 9.{n} | Time: 0.5s\n")
+        if n % 800 == 0:
+            lines.append(f"{stamp} Epoch {n // 800} complete | Loss: 9.1 | Batches: 800/800\n")
+            lines.append(f"{stamp} Epoch {n // 800 + 1}/50 starting...\n")
+    assert read("".join(lines)).at == 2990

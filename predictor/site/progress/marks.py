@@ -268,7 +268,8 @@ def _take_times(text: str, mark: Mark) -> None:
         if mark.unit_s is None and own == (known.UNIT_OF.get(of, STEP) if of else own):
             mark.unit_s = way.seconds(match)
         if groups.get("mean") and mark.inner is not None:
-            mark.elapsed_s = float(groups["mean"]) * (mark.inner.at + 1)
+            at, total = mark.inner.at, mark.inner.total
+            mark.elapsed_s = float(groups["mean"]) * min(at + 1, total or at + 1)  # most from 0
     if mark.elapsed_s is None:
         mark.elapsed_s = labelled_s(text, known.ELAPSED)
     if mark.eta_s is None:

@@ -48,10 +48,6 @@ def _compiled(text: str) -> re.Pattern[str]:
     return re.compile(text.format(**_PARTS_OF))
 
 
-def _all(name: str) -> tuple[re.Pattern[str], ...]:
-    return tuple(map(_compiled, _RAW[name]))
-
-
 def _ways(name: str) -> tuple[Way, ...]:
     return tuple(
         Way(one.get("has", ""), _compiled(one["is"]), one.get("of", ""), one.get("to", 1))
@@ -65,7 +61,9 @@ def _counter(unit: str) -> re.Pattern[str]:
 
 
 BARS, SPECIALS, PER_UNIT = map(_ways, ("bars", "special", "per_unit"))
-ELAPSED, ETA, TOOK, STAMPS = map(_all, ("elapsed", "eta", "took", "stamps"))
+ELAPSED, ETA, TOOK, STAMPS = (
+    tuple(map(_compiled, _RAW[name])) for name in ("elapsed", "eta", "took", "stamps")
+)
 EPOCH_COUNT, STEP_COUNT = _counter("epoch"), _counter("step")
 _ONE = {name: _compiled(text) for name, text in _RAW["one"].items()}
 TRAINING_WORDS, LOSS_WORDS, EVALUATION_WORDS, OTHER_WORDS, OTHER_OF, BEGINS = (

@@ -144,8 +144,7 @@ def _complete(raw: bytes) -> Iterator[str]:
     end = max(raw.rfind(b"\n"), raw.rfind(b"\r")) + 1
     yield from lines_of(raw[:end], sparse=len(raw) > TAIL_BYTES)
     for line in lines_of(raw[end:]):
-        mark = mark_of(line, 0)
-        if mark is None or mark.bar:
+        if (mark := mark_of(line, 0)) is None or mark.bar:
             yield line
 
 
@@ -226,8 +225,7 @@ class _Output:
 
     def take_begin(self, text: str) -> None:
         """Keep lengths, and from where its statement counts epochs, of a line of the begin."""
-        mark = mark_of(text, -1)
-        if mark is not None and mark.epoch is not None:
+        if (mark := mark_of(text, -1)) is not None and mark.epoch is not None:
             self.first.setdefault(mark.series, mark.epoch.at)
         self.take_lengths(text)
 
@@ -343,15 +341,14 @@ def read_lines(lines: Iterable[str], head: Iterable[str] = (), stated: str = "")
 
 def _loaded(marks: Sequence[Mark], loads: Sequence[int]) -> bool:
     """Whether a saved model was loaded before each epoch, or each but the first."""
-    begins = [
+    begins = [marks[0].line] + [
         b.line
         for a, b in pairwise(marks)
         if (a.epoch and b.epoch and a.epoch.at != b.epoch.at)
         or (a.inner and b.inner and a.inner.at == a.inner.total and b.inner.at < a.inner.at)
     ]
-    lines = [marks[0].line, *begins]
-    between = sum(bisect_left(loads, b) > bisect_left(loads, a) for a, b in pairwise(lines))
-    return len(loads) > 1 and 0 < len(begins) == between
+    between = sum(bisect_left(loads, b) > bisect_left(loads, a) for a, b in pairwise(begins))
+    return len(loads) > 1 and 0 < len(begins) - 1 == between
 
 
 def _kind(marks: Sequence[Mark], losses: Sequence[int]) -> str:
@@ -451,12 +448,13 @@ def _follows(later: Track, track: Track) -> bool:
 def _worth(track: Track, lines: int) -> tuple[bool, bool, bool, bool, float, bool, float, float]:
     """Which to believe: one that says a rate, has a total, was printed last, counts finest."""
     rate = track.rate()
-    gap = median([b.mark.line - a.mark.line for a, b in pairwise(track.points)] or [1])
+    marks = [point.mark for point in track.points]
+    gap = median([b.line - a.line for a, b in pairwise(marks)] or [1])
     return (
         rate is not None,
         track.unit != EPOCH,
         track.total is not None,
-        track.per_epoch is not None,
+        track.per_epoch is not None and any(m.inner and m.inner.at != m.inner.total for m in marks),
         0.0 if rate is None else min(rate.certain, _SURE),
         track.last.metrics,
         -((lines - track.last.line) // max(1, 2 * gap)),

@@ -20,7 +20,7 @@ _SHARES, _DRIFTS = ((7 / 8, 3 / 4, *(0.5**n for n in range(1, 9))), 0.15)  # wha
 _APART = 1.03  # paces nearer than that are one
 # A job that was stopped and went on at the same count has an interval that is none of its work.
 MOST_OUTAGES, LEAST_WITH_OUTAGES, LEAST_OF_SESSION = 5, 10, 3
-_PAUSED = 1.5  # times the median of the stretches
+_ALIKE, _PAUSED = 1.25, 1.5  # times the shortest of pauses, the median of the stretches
 _USUAL, _FEW = 0.75, 3  # where a stretch is a few intervals, so many of them are without pauses
 DAY_S, _AWAY_S, _NO_YEAR_S = 86400.0, 3 * 3600.0, 1e8
 _MONTH_S = 27 * DAY_S  # the day after 03/04 is 04/04 where days come first
@@ -31,6 +31,7 @@ _DONE = 0.9  # of its total: such a counter ended, and the next one counts anoth
 _COARSE = 0.25  # of an epoch between two lines: it may be as much longer than the last one says
 _COARSE_ETA_S = 10.0
 _MANY = 10  # durations that never get shorter are times since a begin
+_CONTRARY = 5.0  # times what a clock says, where that saw little: one of them is of something else
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +115,17 @@ def _lately(paces: Sequence[float]) -> int:
 
 
 def _without_outages(found: Sequence[Stretch]) -> list[Stretch]:
-    """Those of the last session; the few longer than all shorter ones together are between two."""
+    """Those of the last session; between two are the few longer than all shorter ones, or hours."""
     ordered = sorted(found, key=lambda one: -one.seconds)
     if len(found) < LEAST_WITH_OUTAGES:
         return list(found)
     left_s, last = sum(one.seconds for one in found), 0
+    night_s = max(_AWAY_S, _MANY * median(one.seconds for one in found))
     for number, one in enumerate(ordered[:MOST_OUTAGES], start=1):
         left_s -= one.seconds
-        last = number if one.seconds > left_s > 0 else last
+        last = number if left_s > 0 and one.seconds > min(left_s, night_s) else last
+    if last > 1 and ordered[0].seconds < _ALIKE * ordered[last - 1].seconds:
+        last = 0  # as long each time: those are pauses of the program
     gone = set(map(id, ordered[:last]))
     latest = max((at for at, one in enumerate(found) if id(one) in gone), default=-1) + 1
     if len(found) - latest >= LEAST_OF_SESSION:
@@ -197,7 +201,7 @@ class Track:
         gone = self.points[-1].at - self.points[0].at if self.last.bar else 0.0
         counted = len(self.points) if self.by_clock() else gone
         if found.certain < said.certain and counted < _MANY:
-            return said
+            return said if 1 / _CONTRARY < ratio < _CONTRARY else None
         return replace(found, certain=found.certain + 0.08 * (0.8 < ratio < 1.25))
 
     def _by_etas(self) -> Iterator[float]:
@@ -279,9 +283,8 @@ def _going_on(clocks: Sequence[float]) -> list[float]:
 
 
 def _restarts(before: Mark, after: Mark) -> bool:
-    if after.bar and before.epoch != after.epoch:
-        return True
-    return bool(before.inner and after.inner and after.inner.at < before.inner.at - 2)
+    anew = after.bar and before.epoch != after.epoch
+    return bool(anew or (before.inner and after.inner and after.inner.at < before.inner.at - 2))
 
 
 def away(before_s: float | None, now_s: float | None) -> bool:
@@ -298,7 +301,7 @@ def current_run(points: Sequence[Point]) -> tuple[Point, ...]:
         fall = (2.0 if point.at <= points[0].at else _FALL + 1e-9) * usual  # to the begin, or back
         if run and point.at <= run[-1].at - fall:
             run = []
-        if len(run) == 1 and point.at == run[0].at and lines[point.at] == 2:
+        if len(run) == 1 and point.at == run[0].at and (lines[point.at] == 2 or point.mark.bar):
             run = []  # counts nothing yet: the one before it was of a run that ended there
         if not run or point.at > run[-1].at:
             run.append(point)
@@ -330,8 +333,7 @@ def epoch_track(
 class Headers:
     """Lines with an epoch alone, in their order, for lines that name none.
 
-    ``total``, None without lines, is of the epochs they count; found once, for there may be as
-    many counters as lines.
+    ``total``, None without lines, is of the epochs they count; found once for all counters.
     """
 
     def __init__(self, marks: Sequence[Mark]) -> None:
