@@ -66,6 +66,7 @@ class Plane(ControlPlane):
     """A control plane with two schedulers, of which one asks the extender."""
 
     percent = 100  # of the nodes are scored
+    hour_s = 1.5  # how long an hour of jobs takes here
 
     def __enter__(self) -> Plane:
         super().__enter__()
@@ -299,7 +300,6 @@ HOURS, SPREAD = 2.0, 0.5  # median length, and the standard deviation of its log
 POLICIES = ("time", "reserve", "time, balance", "reserve, balance")
 WAYS = [("none", "time"), *((form, p) for form in ("admission", "extender") for p in POLICIES)]
 OFF = 0.15  # standard deviation of the logarithm by which predictions miss
-HOUR_S = 1.5  # how long an hour takes here
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,7 +361,8 @@ def replay(plane: Plane, form: str, policy: str, todo: Sequence[Job]) -> Outcome
     began = time.monotonic()
 
     def heard(name: str, place: str) -> None:
-        job, kind, now_h = by_name[name], product_of(place), (time.monotonic() - began) / HOUR_S
+        job, kind = by_name[name], product_of(place)
+        now_h = (time.monotonic() - began) / plane.hour_s
         with lock:
             found.gpu_hours += job.gpus * job.hours[kind]
             found.waited_h += (now_h - job.arrives_h) / len(todo)
@@ -372,7 +373,7 @@ def replay(plane: Plane, form: str, policy: str, todo: Sequence[Job]) -> Outcome
     waiting, ended = list(reversed(todo)), 0
     path = f"namespaces/{form}/pods"
     while ended < len(todo):
-        now_h = (time.monotonic() - began) / HOUR_S
+        now_h = (time.monotonic() - began) / plane.hour_s
         while waiting and waiting[-1].arrives_h <= now_h:
             job = waiting.pop()
             plane.call("POST", path, pod(form, job.name, {**job.said, "policy": policy}, job.gpus))
@@ -382,7 +383,7 @@ def replay(plane: Plane, form: str, policy: str, todo: Sequence[Job]) -> Outcome
             plane.call("DELETE", f"{path}/{name}", {"gracePeriodSeconds": 0})
         ended += len(over)
         time.sleep(0.02)
-    found.makespan_h = (time.monotonic() - began) / HOUR_S
+    found.makespan_h = (time.monotonic() - began) / plane.hour_s
     plane.empty(form)
     return found
 
@@ -416,9 +417,10 @@ def main() -> None:
     parser.add_argument("--percent", type=int, default=100, help="of nodes scored [%(default)s]")
     parser.add_argument("--loads", default="0.5,0.9", help="of the GPUs [%(default)s]")
     parser.add_argument("--seeds", type=int, default=2, help="draws of jobs [%(default)s]")
+    parser.add_argument("--hour", type=float, default=1.5, help="seconds it takes [%(default)s]")
     given = parser.parse_args()
     assets = Path(os.environ["KUBE_ASSETS_DIR"])
-    Plane.percent = given.percent
+    Plane.percent, Plane.hour_s = given.percent, given.hour
     with tempfile.TemporaryDirectory() as empty:
         home = Path(os.environ.setdefault("PRECISION_TIME_HOME", empty))
         if given.what == "rates":
