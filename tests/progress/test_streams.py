@@ -969,3 +969,22 @@ def test_lines_that_end_an_epoch_say_less_of_where_it_stands_than_those_of_steps
             lines.append(f"{stamp} Epoch {n // 800} complete | Loss: 9.1 | Batches: 800/800\n")
             lines.append(f"{stamp} Epoch {n // 800 + 1}/50 starting...\n")
     assert read("".join(lines)).at == 2990
+
+
+def test_a_time_that_falls_as_the_steps_that_are_left_do_tells_what_one_takes() -> None:
+    """As minimind prints it, in whole minutes and not quite evenly, and called the epoch's."""
+    for share, rate in ((1.0, 0.15), (3.0, None)):
+        lines = []
+        for n in range(10, 12000, 10):
+            left_s = share * 0.15 * (40000 - n) + 70 * (n == 40)
+            lines.append(f"Epoch:[1/1]({n}/40000), loss: 2.{n}, epoch_time: {left_s // 60}min\n")
+            lines[-1:] = lines[-1:] if share == 1.0 else [lines[-1].replace("/40000", "/20000")]
+        found = read("".join(lines))
+        assert found.seconds_per_unit == (rate and pytest.approx(rate, rel=0.1))
+
+
+def test_a_score_of_the_last_episodes_is_of_a_training() -> None:
+    lines = "".join(
+        f"Episode {n}\tFrame {20 * n} \tAverage100 Score: 2{n}.3\n" for n in range(1, 90)
+    )
+    assert read(lines).kind is ProgressKind.TRAINING

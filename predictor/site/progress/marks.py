@@ -160,8 +160,7 @@ def _special(text: str) -> Mark | None:
             continue
         found = Mark(start=match.start(), end=match.end(), inner=_count(match), unit=special.of)
         if "epoch" in (groups := match.groupdict()):
-            epochs = groups.get("epochs")
-            found.epoch = Count(float(match["epoch"]), float(epochs) if epochs else None)
+            found.epoch = Count(float(match["epoch"]), float(groups.get("epochs") or 0) or None)
         return found
     return None
 

@@ -22,7 +22,7 @@ _APART = 1.03  # paces nearer than that are one
 MOST_OUTAGES, LEAST_WITH_OUTAGES, LEAST_OF_SESSION = 5, 10, 3
 _ALIKE, _PAUSED = 1.25, 1.5  # times the shortest of pauses, the median of the stretches
 _USUAL, _FEW = 0.75, 3  # where a stretch is a few intervals, so many of them are without pauses
-DAY_S, _AWAY_S, _NO_YEAR_S = 86400.0, 3 * 3600.0, 1e8
+DAY_S, _AWAY_S, _NO_YEAR_S, _MINUTES_S = 86400.0, 3 * 3600.0, 1e8, 150.0  # ten to be sure
 _MONTH_S = 27 * DAY_S  # the day after 03/04 is 04/04 where days come first
 # A counter that falls back by more than this many of its usual increments began anew; ranks that
 # print beside each other differ by less.
@@ -44,10 +44,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """Seconds a unit: ``typical_s`` without pauses, ``overall_s`` with them.
-
-    ``certain`` from 0 to 1.
-    """
+    """Seconds a unit: ``typical_s`` without pauses, ``overall_s`` with; ``certain`` to 1."""
 
     typical_s: float
     overall_s: float
@@ -239,12 +236,10 @@ class Track:
             if len(run) > 2
         )
         steady = pairs and _MANY * fell <= len(pairs)
-        if grew and steady:
-            found = [i for run in runs for i in intervals(run)]
-            whole = all(t % 0.5 == 0 for run in runs for _, t in run)
-            if (rate := measured(found, 1.0 if whole else 0.05)) is not None:
-                return rate
-        return None if self.last.bar else self._by_duration()
+        found = [i for run in runs for i in intervals(run)]
+        whole = all(t % 0.5 == 0 for run in runs for _, t in run)
+        rate = measured(found, 1.0 if whole else 0.05) if grew and steady else None
+        return rate or (None if self.last.bar else self._by_duration())
 
     def _epochs(self) -> Iterator[list[Point]]:
         """The points of each time that a local counter, or its elapsed time, ran through."""
@@ -260,10 +255,17 @@ class Track:
         """By durations that do not add up: those of the interval, or of a unit."""
         said = [(p.at, t) for p in self.points if (t := p.mark.took_s or p.mark.elapsed_s)]
         values = [value for _, value in said]
-        shorter = len(set(values)) > 2 and values == sorted(values, reverse=True)
         stamps = self.unit != EPOCH and values == sorted({*values}) and len(values) > _FEW
-        if len(values) < 2 or set(values) == {1.0} or (len(values) >= _MANY and shorter) or stamps:
-            return None  # whole seconds say little of short ones; what never gets longer is left
+        late = values[len(values) // 2 :] if len(values) > 2 * _MANY else values
+        if len(late) >= _MANY and len({*late}) > 2 and late == sorted(late, reverse=True):
+            count, coarse = self.last.inner or Count(0.0), not any(t % 60 for t in late)
+            fallen = intervals((n, -t) for n, t in said[-len(late) :])
+            fell = measured([*fallen], _MINUTES_S if coarse else 1.0)
+            ahead = (count.total or 0.0) - count.at
+            agrees = fell and 0.8 < ahead * fell.overall_s / late[-1] < 1.25
+            return fell if agrees else None  # what never gets longer is left
+        if len(values) < 2 or set(values) == {1.0} or stamps:
+            return None  # whole seconds say little of short ones
         gaps = [b - a for (a, _), (b, _) in pairwise(said)]
         units = 1.0 if min(gaps) == 1 else median(gaps)  # lines may time one each
         whole = all(p.mark.inner and p.mark.inner.at == p.mark.inner.total for p in self.points)
