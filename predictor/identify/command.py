@@ -44,6 +44,8 @@ _SIZES = ("layers", "encoder_layers", "decoder_layers", "hidden")  # of a builde
 _ENCODERS = ("t5", "seq2seq", "recorded", "bert", "deberta")  # families that read sources alone
 _TOKENS = 2**16  # a whole batch from here on is counted in tokens
 _STEPS_AT_MOST = 2**13  # so is one that would be that many micro-steps of one GPU, or GPUs
+_REWARDED = ("generic", "diffusers")  # families that may learn from rewards of single samples
+_WHOLE = "epochs or steps of the whole job"
 _DISTRIBUTED = frozenset(("torchrun", "torch.distributed.run", "torch.distributed.launch"))
 
 
@@ -94,8 +96,7 @@ def _read(found: Configured, own: Launch) -> Stated:
     _read_batch(reading)
     _read_length(reading)
     stated = reading.draft.stated()
-    # other problems change no time: a program has words of its own
-    told = DECISIVE | NAMED | {"gpus"}
+    told = DECISIVE | NAMED | {"gpus"}  # others change no time: a program has words of its own
     problems = tuple(p for p in stated.problems if p.field in told)
     if any(p.field == "optimizer" for p in stated.problems):
         reading.unclear["its optimizer"] = None
@@ -127,18 +128,24 @@ def _tell_unknown(reading: _Reading, found: Configured, own: Launch) -> None:
     if any(w == UNKNOWN and (b[:1] != "-" or flag_of(b) in family.switches) for b, w in pairs):
         draft.dispute("words that we cannot read may set more", "model")
         reading.special["unread"] = "on"
-    watched = flags().slowing.intersection(map(base_name, reading.launch.before))
-    reading.unclear |= dict.fromkeys(sorted(watched))
+    reading.unclear |= dict.fromkeys(sorted(flags().slowing & {*map(base_name, own.before)}))
+    if flags().patterns["beside"].search(f"{own.directory}/{own.program}".lower()):
+        draft.texts.pop("model", None)
+        draft.dispute("what is trained beside a network is not priced", "model")
     kinds = {"lora", "frozen", "objective"} & draft.pairs.get("options", {}).keys()
     known = kinds or own.program in family.programs
-    if family.name == "generic" and own.several and (batch := draft.texts.pop("batch_size", None)):
-        reading.special["unclear_batch"] = batch[1]
+    divides = not own.alone and _fixed(found.texts, flags().computes["shares"])
+    shares = family.name == "generic" and (own.several or divides)
     for about, text in flags().by_itself.items():
         seen = found.texts if about == "options" else found.texts[:1]
         if (own.alone if about == "gpus" else not known) and _fixed(seen, text):
             draft.problem(f"{own.program} {text['told']}", about, contradiction=True)
-            if about == "gpus" and (batch := draft.texts.pop("batch_size", None)):
-                reading.special["unclear_batch"] = batch[1]
+            shares |= about == "gpus"
+    if shares and (batch := draft.texts.pop("batch_size", None)):
+        reading.special["unclear_batch"] = batch[1]
+    if "frozen" in kinds and _fixed(found.texts, flags().computes["thaws"]):
+        del draft.pairs["options"]["frozen"]
+        draft.ask(f"{own.program} trains later what it freezes", "options", "frozen")
 
 
 def _with_defaults(reading: _Reading, found: Configured, stated: Stated) -> Stated:
@@ -193,8 +200,7 @@ def _read_flags(reading: _Reading, own: int) -> None:
     """Take the flags, of which the last ``own`` are the command's: they override its files."""
     given = said(reading.launch.after)
     names = plain_names([(name, value) for name, value, _ in given], reading.family)
-    one_fold = any(re.match("--(?:current-)?fold(?!s)", flag_of(name)) for name, _, _ in given)
-    folds = flags().repeating if one_fold else frozenset()
+    fold = any(re.match("--(?:current-)?fold(?!s)", flag_of(name)) for name, _, _ in given)
     for index, (name, value, following) in enumerate(given):
         if index == len(given) - own:
             reading.said_by.clear()
@@ -227,9 +233,8 @@ def _read_flags(reading: _Reading, own: int) -> None:
                 _switch(reading, pair, word)
             elif pair[0] == "options":  # off, whatever was said before
                 reading.draft.pairs.get("options", {}).pop(pair[1].partition("=")[0], None)
-        elif flag in flags().repeating - folds and (text or "on").lower() not in OFF | {"1"}:
-            why = f"{name} trains more than once: state epochs or steps of the whole job"
-            reading.draft.problem(why, "steps")
+        elif not fold and flag in flags().repeating and (text or "on").lower() not in OFF | {"1"}:
+            reading.draft.ask(f"{name} trains more than once", "steps", _WHOLE)
         elif flags().may_change_time(flag, text):
             reading.unclear[name] = None
 
@@ -251,8 +256,7 @@ def _leave_out_disputed(reading: _Reading) -> None:
     draft, size = reading.draft, reading.special.get("input_size")
     _, image = draft.texts.get("image_size", ("", size))
     if size and image and size not in image.split("x"):
-        both = f"--input-size {size[:20]} and an image size of {image[:20]}"
-        draft.dispute(f"{both} differ", "image_size")
+        draft.dispute(f"--input-size {size[:20]} and {image[:20]} differ", "image_size")
     for problem in draft.problems:
         if problem.contradiction:
             draft.texts.pop(problem.field, None)
@@ -458,7 +462,7 @@ def _read_kind(reading: _Reading) -> None:
     if "distilled" in told:
         options["objective"] = "distillation"
     elif stage := names["preference"].search(told.get("objective", program.lower())):
-        if stage[1] and reading.family.name == "generic" and "objective" not in told:
+        if stage[1] and reading.family.name in _REWARDED and "objective" not in told:
             reading.draft.dispute("rewards may be of pairs or of single samples", "options")
         else:
             options["objective"] = "preference"
@@ -477,9 +481,8 @@ def _read_kind(reading: _Reading) -> None:
 
 def _read_length(reading: _Reading) -> None:
     texts = reading.draft.texts
-    if flags().patterns["again"].match(reading.launch.program):
-        why = f"{reading.launch.program} trains more than once"
-        reading.draft.problem(f"{why}: state epochs or steps of the whole job", "steps")
+    if flags().patterns["again"].match(program := reading.launch.program):
+        reading.draft.ask(f"{program} trains more than once", "steps", _WHOLE)
     if (done := reading.special.get("start_epoch", "")).isdigit() and "epochs" in texts:
         key, whole = texts["epochs"]
         if whole.isdigit() and int(whole) > int(done):

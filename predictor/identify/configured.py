@@ -108,12 +108,11 @@ class _Reading:
         joined = Stated()
         for name, value, following in (*said(whole.before), *said(whole.after)):
             path = value if value is not None else next(iter(following), "")
-            if flag_of(name) in _DEEPSPEED and path:
+            if flag_of(name) in _DEEPSPEED and path[:1] not in ("", "-"):
                 joined = completed(joined, self._deepspeed(path))
         if (launcher := whole.started.get(LAUNCHER_FILE)) is None:
             return joined
-        text = self._read(launcher)
-        settings = None if text is None else settings_of(launcher, text)
+        settings = settings_of(launcher, self._read(launcher) or "")
         self.launcher_unread = settings is None
         if settings is None:
             return joined

@@ -65,7 +65,7 @@ _INSIDE = re.compile(r"(?<=\S)#")  # no comment: nvcr.io#nvidia/pytorch
 _NUMBER = re.compile(r"(?<![A-Za-z_\d])\d+", re.ASCII)
 _ONES = str.maketrans("0123456789", "1" * 10)
 # Where a batch job starts, unless it moves.
-HERE = {"SLURM_SUBMIT_DIR": ".", "PWD": "."}
+HERE = dict.fromkeys(("SLURM_SUBMIT_DIR", "PBS_O_WORKDIR", "SGE_O_WORKDIR", "PWD"), ".")
 NOWHERE = -1
 # What a configuration of DeepSpeed that the script itself writes would have said.
 _OF_DEEPSPEED = re.compile(r"sharding:the file of|file:--deepspeed[^,]+ is not read")
@@ -319,9 +319,7 @@ def _inner(command: Command, files: Files | None, directory: str | None) -> Scri
     here = files_at(files, _outside(command.words, directory))
     if text is None and launch_of(command.words) is None and (file := shell_file(command.words)):
         text, arguments = None if here is None else here(file[0]), file[1:]
-    if text is None:
-        return None
-    return read_script(text, command.exported, arguments, _sourced(here))
+    return None if text is None else read_script(text, command.exported, arguments, _sourced(here))
 
 
 def _outside(words: Sequence[str], directory: str | None) -> str | None:

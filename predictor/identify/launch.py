@@ -25,7 +25,7 @@ _OVERRIDE = re.compile(r"[+~]*[A-Za-z_][\w./@-]{0,80}+=", re.ASCII)
 # Flags of what trains, where an image or a variable hides the program.
 _LEARNS = frozenset(("--lr", "--learning-rate", "--epochs", "--num-epochs", "--num-train-epochs"))
 _NAME_WORD = re.compile(r"[a-z]+", re.ASCII)
-_CONFIG_KEY = re.compile(r"[A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)+", re.ASCII)
+_CONFIG_KEY = re.compile(r"[A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)+|NUM_GPUS", re.ASCII)
 _JUDGES = re.compile(r"(?:^|[_-])(?:eval|infer|predict)", re.ASCII)  # run_evalplus.py
 CONTAINERS = frozenset(("docker", "podman", "enroot", "shifter", "ch-run", "udocker"))
 MAX_LED = 16  # words of a launcher before what it starts
@@ -202,7 +202,8 @@ class Launch:
         given = {flag_of(word.partition("=")[0]) for word in self.after if word.startswith("-")}
         asked = {flag for flag in given & told.keys() if told[flag].lower() not in OFF - {""}}
         trains = asked & {"--train", "--do-train"} or self.program[:4] == "trl "
-        judges = asked & table.other_work_flags and not trains
+        judged = (table.judging | {"test"}) & _name_words(told.get("--task", ""))  # MSDP-EVAL-F1
+        judges = (judged or asked & table.other_work_flags) and not trains
         plays = any(part in flag_of(n) for n, _, _ in said(self.after) for part in table.playing)
         lengths = {table.generic.values.get(flag): word for flag, word in told.items()}
         ended = lengths.get("epochs") == "0" and not ("steps" in lengths or self.trains)
@@ -211,9 +212,8 @@ class Launch:
             return True
         if self.program == "yolo":
             return not {"train", "mode=train"} & set(self.after)
-        words = _NAME_WORD.findall(self.program)
-        named_so = bool(words) and words[0] in table.never_training
-        learns = not named_so and (self.trains or bool(given & {"--lr", "--learning-rate"}))
+        never = {*_NAME_WORD.findall(self.program)[:1]} & table.never_training
+        learns = not never and (self.trains or bool(given & {"--lr", "--learning-rate"}))
         within = table.judging & (given | _name_words(base_name(self.directory)))  # llava.eval.run
         named = _name_words(self.program) & table.other_work or _JUDGES.search(self.program)
         other = within or named or serves((*self.before, self.directory))
@@ -389,6 +389,7 @@ def family_of(launch: Launch) -> FlagFamily:
     given = {flag_of(name) for name, _, _ in said(launch.after)} | _name_words(launch.program)
     path = f"{base_name(launch.directory)}/{launch.program}"  # tools/train.py configs/
     given |= {f"{path} {w.partition('/')[0]}/" for w in launch.after if w.endswith(".py")}
+    given |= {name[1] for w in launch.after if (name := table.patterns["named"].search(w))}
     proven = [family for family in table.families if len(given & family.evidence) >= family.least]
     for family in table.families:  # a name says more than flags, which others have too
         named = family.only if family in proven else ()

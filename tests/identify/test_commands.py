@@ -405,11 +405,14 @@ def test_scripts_of_flax_compute_in_jax() -> None:
     assert (found["framework"], found["model"], found["seq_len"]) == ("jax", "roberta-base", 128)
 
 
-@pytest.mark.parametrize(
-    "flag", ["--num_ppo_epochs 4", "--num_ppo_epochs=1", "--reward_model_path x"]
-)
-def test_a_training_against_a_reward_model_has_that_objective(flag: str) -> None:
-    assert dict(values(f"python rl.py {FLAGS} {flag}")["options"]) == {"objective": "preference"}
+def test_a_training_against_a_reward_model_has_that_objective() -> None:
+    found = values(f"python rl.py {FLAGS} --reward_model_path x")
+    assert dict(found["options"]) == {"objective": "preference"}
+
+
+@pytest.mark.parametrize("flag", ["--num_ppo_epochs 4", "--num_ppo_epochs=1", "--ppo_epochs 1"])
+def test_what_generates_in_its_loop_is_not_timed_by_its_steps(flag: str) -> None:
+    assert not values(f"python rl.py {FLAGS} {flag}")
 
 
 def test_the_base_transformer_of_fairseq_has_its_name() -> None:

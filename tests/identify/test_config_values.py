@@ -153,3 +153,10 @@ def test_mixed_precision_counts_in_the_section_of_the_machine_too(section: str) 
     found = parse_script("python train.py --config c.yaml", files=lambda _: text).values
     assert (found["batch_size"], found["epochs"]) == (8, 2)
     assert str(found["precision"]) == "mixed_fp16_fp32"
+
+
+@pytest.mark.parametrize("name", ["SLURM_SUBMIT_DIR", "PBS_O_WORKDIR", "SGE_O_WORKDIR"])
+def test_files_lie_where_the_job_was_submitted(tmp_path: Path, name: str) -> None:
+    (tmp_path / "my.yml").write_text("base_model: gpt2\nmax_steps: 9\nmicro_batch_size: 4\n")
+    script = f"cd ${name}\naxolotl train my.yml"
+    assert parse_script(script, files=user_files(tmp_path)).values["steps"] == 9

@@ -79,6 +79,31 @@ def test_a_query_and_its_passages_are_no_single_sample(program: str) -> None:
     assert any("passages" in each.text for each in told)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "torchrun tasks/main.py --task MSDP-EVAL-F1 --num-layers 24 --micro-batch-size 4",
+        "python main.py --task test --batch_size 256 --epochs 3",
+    ],
+)
+def test_a_task_that_judges_is_no_training(command: str) -> None:
+    assert not read(command).values
+
+
+@pytest.mark.parametrize("words", ["NUM_GPUS 8", "--num-gpus 8"])
+def test_a_batch_beside_a_number_of_gpus_may_be_of_all(words: str) -> None:
+    stated = read(f"python tools/run_net.py --cfg SLOW.yaml TRAIN.BATCH_SIZE 64 {words}")
+    assert "batch_size" not in stated.values
+    assert any("of one GPU or of all" in problem.text for problem in stated.doubts)
+
+
+@pytest.mark.parametrize("program", ["speculator/train_speculator.py", "medusa/train.py"])
+def test_what_is_trained_beside_a_network_is_not_that_network(program: str) -> None:
+    stated = read(f"torchrun {program} --model_path meta-llama/Llama-2-7b-hf --batch_size 8")
+    assert (stated.model, stated.values["batch_size"]) == (None, 8)
+    assert "model" in {problem.field for problem in stated.contradictions}
+
+
 def test_a_way_of_tuning_that_is_not_known_is_told() -> None:
     assert read(f"python {TRAIN} --train_method xattn").unclear == ("--train_method",)
     assert not read(f"python {TRAIN} --train_method full_parameter").unclear
@@ -410,6 +435,32 @@ def test_a_configuration_of_deepspeed_by_its_short_flag_says_precision_and_stage
         "zero1",
     )
     assert read(command).doubts
+
+
+@pytest.mark.parametrize("config", ["--cfg yolov5m.yaml", "--cfg=models/yolov7x.yaml"])
+def test_a_configuration_named_yolo_means_the_trainer_whose_batch_is_of_all_gpus(
+    config: str,
+) -> None:
+    stated = read(f"torchrun --nproc_per_node 3 train.py --batch-size 192 {config} --epochs 9")
+    assert stated.values["global_batch_size"] == 192
+    assert "batch_size" not in stated.values
+
+
+def test_rewards_of_what_diffusion_makes_are_of_single_samples() -> None:
+    flags = "--train_batch_size 1 --max_train_steps 9 --checkpointing_steps 5"
+    rewarded = read(f"accelerate launch train_reward_lora.py {flags}")
+    assert "objective" not in dict(rewarded.values["options"])
+    assert "options" in {problem.field for problem in rewarded.contradictions}
+    pairs = read(f"accelerate launch train_diffusion_dpo.py {flags}")
+    assert dict(pairs.values["options"])["objective"] == "preference"
+
+
+def test_a_switch_behind_deepspeed_is_no_file_of_it() -> None:
+    command = "deepspeed main.py --model_name_or_path gpt2 --max_steps 9 --deepspeed --seed 1"
+    text = '{"zero_optimization": {"stage": 2}}'
+    stated = read(f"{command} --deepspeed_config ds.json", {"ds.json": text})
+    assert stated.values["sharding"] == "zero2"
+    assert "sharding" not in {problem.field for problem in stated.problems}
 
 
 def test_the_version_of_a_data_set_does_not_hide_its_name() -> None:

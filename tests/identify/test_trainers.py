@@ -212,6 +212,7 @@ def test_a_decoder_by_its_sizes_is_priced_as_the_network_of_these_sizes(width: s
         ("p.add_argument('--amp-opt-level', default='O1')\nwith autocast():\n", None),
         ("accelerator = Accelerator(mixed_precision='fp16')\n", None),
         ("import bmtrain as bmt\nbmt.init_distributed()\n", None),
+        ("class Config:\n    mixed_precision: bool = True\n", None),
         ("engine, *_ = deepspeed.initialize(model=m, config=settings)\n", None),
         ("p.add_argument('--amp', action='store_true')\nwith autocast():\n", "pytorch"),
         ("torch.backends.cuda.matmul.allow_tf32 = True\n", None),
@@ -264,6 +265,38 @@ def test_a_program_that_uses_several_gpus_by_itself_is_not_taken_for_one(
     assert "batch_size" not in stated.values
     assert any("of one GPU or of all" in problem.text for problem in stated.doubts)
     assert identify(argv=argv).alone
+
+
+@pytest.mark.parametrize(
+    ("text", "of_one"),
+    [
+        ("args.batch_size = int(args.batch_size / ngpus_per_node)\n", False),
+        ("loader = DataLoader(data, batch_size=cfg.batch_size // world_size)\n", False),
+        ("opt.batch_size //= dist.get_world_size()\n", False),
+        ("steps = len(data) // args.batch_size // world_size\n", True),
+        ("total = args.batch_size * world_size\n", True),
+    ],
+)
+def test_a_batch_that_the_program_divides_by_its_gpus_is_not_taken_for_that_of_one(
+    tmp_path: Path, text: str, of_one: bool
+) -> None:
+    (tmp_path / "mine.py").write_text("from data import loader\n")
+    (tmp_path / "data.py").write_text(text)
+    flags = f"mine.py {VISION} --amp"
+    stated = identify(argv=tuple(f"torchrun {flags}".split()), files=user_files(tmp_path))
+    assert ("batch_size" in stated.values) == of_one
+    assert any("of one GPU or of all" in problem.text for problem in stated.doubts) != of_one
+    single = identify(argv=tuple(f"python {flags}".split()), files=user_files(tmp_path))
+    assert "batch_size" in single.values
+
+
+def test_what_a_program_freezes_for_a_while_is_not_taken_for_frozen(tmp_path: Path) -> None:
+    argv = tuple(f"torchrun mine.py {VISION} --amp --freeze_backbone".split())
+    (tmp_path / "mine.py").write_text("if epoch == args.warm_up: unfreeze_backbone(model)\n")
+    stated = identify(argv=argv, files=user_files(tmp_path))
+    assert "options" not in stated.values
+    assert "trains later what it freezes" in stated.doubts[0].text
+    assert identify(argv=argv).values["options"] == (("frozen", "backbone"),)
 
 
 LOOP = "import torch\nfrom engine import step\nloss.backward()\noptimizer.step()\n"
