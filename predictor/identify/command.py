@@ -466,7 +466,7 @@ def _read_kind(reading: _Reading) -> None:
             reading.draft.dispute("rewards may be of pairs or of single samples", "options")
         else:
             options["objective"] = "preference"
-    if told.get("resumed", "-1") != "-1" and "start_epoch" not in special:
+    if "start_epoch" not in special and not names["anew"].search(told.get("resumed", "-1")):
         options["resumed"] = "on"
     if told.get("evaluation") == "epoch":
         options["evaluation"] = "each_epoch"

@@ -389,7 +389,7 @@ def family_of(launch: Launch) -> FlagFamily:
     given = {flag_of(name) for name, _, _ in said(launch.after)} | _name_words(launch.program)
     path = f"{base_name(launch.directory)}/{launch.program}"  # tools/train.py configs/
     given |= {f"{path} {w.partition('/')[0]}/" for w in launch.after if w.endswith(".py")}
-    given |= {name[1] for w in launch.after if (name := table.patterns["named"].search(w))}
+    given |= {f"{m[1]}.yaml" for w in launch.after if (m := table.patterns["named"].search(w))}
     proven = [family for family in table.families if len(given & family.evidence) >= family.least]
     for family in table.families:  # a name says more than flags, which others have too
         named = family.only if family in proven else ()

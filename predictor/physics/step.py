@@ -164,12 +164,12 @@ class StepModel:
         twice = (work.direction == _FORWARD) & (recompute_of(job) is Recompute.LAYERS)
         count = np.array([t.operator.count for t in (*had, *has)]) * (1 + twice) * sign
         times = job.micro_steps / job.pipeline_parallel
-        device_s = step.compute_s + times * float(self.device_s(other, work) @ count)
-        host_s = step.host_s + times * float(host_rates(other).seconds(work) @ count)
-        before, after = (
-            busy_s(*pair, synchronous=graph.synchronous)
-            for pair in ((step.compute_s, step.host_s), (device_s, host_s))
-        )
+        own, each = (step.compute_s, step.host_s), times * count
+        other_s = self.device_s(other, work) * each, host_rates(other).seconds(work) * each
+        # At least what is priced anew: not all that is computed in the forward pass is so twice.
+        pairs = zip(own, other_s, strict=True)
+        then = [max(float(s + t.sum()), float(t[len(had) :].sum())) for s, t in pairs]
+        before, after = (busy_s(*pair, synchronous=graph.synchronous) for pair in (own, then))
         rest_s = step.exposed_s + step.optimizer_s
         return (step.step_s - rest_s) * after / before + rest_s
 

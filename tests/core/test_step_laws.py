@@ -281,6 +281,24 @@ def test_other_software_is_priced_by_the_operators_it_changes(
         assert found != pytest.approx(steps.price(mine).step_s, rel=0.03)
 
 
+def test_much_shorter_samples_never_take_less_than_nothing(steps: StepModel) -> None:
+    """Of a frozen body not all is computed again, so too much was taken off."""
+    job = TrainingJob(
+        model="qwen2.5-3b",
+        precision=Precision.MIXED_BF16_FP32,
+        gpu="a100",
+        gpus=8,
+        batch_size=64,
+        seq_len=32768,
+        sharding="zero2",
+        options="act_ckpt=on;flash_attention=on;frozen=part",
+    )
+    whole = steps.price(job)
+    for mean in (16384, 1024, 64):
+        shorter = steps.price_instead(job, whole, job.but(mean_seq_len=mean))
+        assert 0 < shorter < whole.step_s
+
+
 def test_an_equal_graph_built_anew_has_the_same_price(steps: StepModel) -> None:
     job = TrainingJob(
         model="llama2-7b",

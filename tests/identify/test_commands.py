@@ -306,6 +306,8 @@ def test_every_family_is_found_by_its_evidence() -> None:
             if " " in few[0]:  # a program with a configuration from a folder
                 program, _, folder = few[0].lstrip("/").partition(" ")
                 words = [f"{folder}x.py"]
+            elif few[0].endswith(".yaml"):  # the name of a configuration
+                words = [f"--cfg={few[0].replace('.', 'v5.')}"]
             elif "-" not in few[0] and "." not in few[0]:  # a word of the program's name
                 program, words = f"run_{few[0]}.py", []
             launch = launch_of(("python", program, *words))
@@ -377,6 +379,22 @@ def test_minus_one_resumes_nothing() -> None:
     started = "python train.py --model resnet50 --epochs 9 --resume"
     assert dict(values(f"{started}=-1").get("options", ())) == {}
     assert dict(values(f"{started}=3")["options"]) == {"resumed": "on"}
+
+
+@pytest.mark.parametrize(
+    ("path", "resumed"),
+    [
+        ("/pretrained/model.safetensors", False),
+        ("models/ffhq_p2.pt", False),
+        ("out/checkpoint-799.pth", True),
+        ("out/last.pt", True),
+        ("out/run-2022", True),
+        ("model_0012.pth", True),
+    ],
+)
+def test_weights_of_another_training_resume_nothing(path: str, resumed: bool) -> None:
+    found = values(f"python train.py --model resnet50 --epochs 9 --resume {path}")
+    assert (dict(found.get("options", ())) == {"resumed": "on"}) == resumed
 
 
 def test_the_end_of_a_long_path_is_shown_as_one() -> None:

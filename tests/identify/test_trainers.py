@@ -273,6 +273,7 @@ def test_a_program_that_uses_several_gpus_by_itself_is_not_taken_for_one(
         ("args.batch_size = int(args.batch_size / ngpus_per_node)\n", False),
         ("loader = DataLoader(data, batch_size=cfg.batch_size // world_size)\n", False),
         ("opt.batch_size //= dist.get_world_size()\n", False),
+        ("args.batch_size_per_gpu = args.bs // dist.get_world_size()\n", False),
         ("steps = len(data) // args.batch_size // world_size\n", True),
         ("total = args.batch_size * world_size\n", True),
     ],
