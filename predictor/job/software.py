@@ -206,6 +206,7 @@ def _holds(entry: Mapping[str, Any], stated: Mapping[str, str], era: Era) -> boo
         and era.date >= entry.get("since", -math.inf)
         and not era.date >= entry.get("before", math.nan)
         and era.capability >= divmod(round(10 * entry.get("capability", 0)), 10)
+        and era.capability < divmod(round(10 * entry.get("below", 99)), 10)
         and entry.get("sixteen_bit", era.sixteen_bit) == era.sixteen_bit
         and all(stated.get(key) == value for key, value in entry.get("stated", {}).items())
     )

@@ -50,9 +50,10 @@ CONV_CONSTANTS = MATRIX_CONSTANTS + tuple(
 # rows. They stream their tensors at these shares of the memory bandwidth (forward, data, weight
 # gradient: that one reduces over all positions with little parallelism) and compute at this share
 # of the FP32 peak; chosen once, from a coarse grid over the depthwise networks of
-# pytorch-image-models.
-DIRECT_BANDWIDTH = np.array([0.6, 0.6, 0.3])
-DIRECT_RATE = 0.08
+# pytorch-image-models in 16 bits. Depthwise ones in FP32, for which cuDNN has no kernels of its own
+# (pytorch 22302), compute and reduce at half of that: chosen on those of DeepLearningExamples.
+DIRECT_BANDWIDTH = np.array([[0.6, 0.6, 0.3], [0.6, 0.6, 0.15]])
+DIRECT_RATE = np.array([0.08, 0.04])
 
 _WEIGHT = DIRECTION_CODE[Direction.WEIGHT_GRADIENT]
 _DATA = DIRECTION_CODE[Direction.DATA_GRADIENT]
@@ -154,15 +155,20 @@ def _misaligned(work: Work) -> np.ndarray:
 
 def _direct(work: Work) -> Floats:
     direction = np.minimum(work.direction, _WEIGHT)
-    memory = work.bytes / (work.bandwidth * DIRECT_BANDWIDTH[direction])
-    return power_mean(memory, work.flops / (work.fp32_rate * DIRECT_RATE))
+    own = (_depthwise(work) & (work.element_bytes > 2)).astype(np.intp)
+    memory = work.bytes / (work.bandwidth * DIRECT_BANDWIDTH[own, direction])
+    return power_mean(memory, work.flops / (work.fp32_rate * DIRECT_RATE[own]))
 
 
 def _direct_only(work: Work) -> np.ndarray:
     """Depthwise, or 16-bit off the tensor cores: no kernel works in tiles there."""
-    depth = np.where(work.direction == _WEIGHT, work.dims[:, 0], work.dims[:, 2])
     off_tensor_cores = (work.format_class == CLASSES.index(CORES)) & (work.element_bytes == 2)
-    return np.asarray((depth <= work.dims[:, 4]) | off_tensor_cores)
+    return np.asarray(_depthwise(work) | off_tensor_cores)
+
+
+def _depthwise(work: Work) -> np.ndarray:
+    depth = np.where(work.direction == _WEIGHT, work.dims[:, 0], work.dims[:, 2])
+    return np.asarray(depth <= work.dims[:, 4])
 
 
 GEMM = Law("gemm", MATRIX_CONSTANTS, matrix_seconds)
