@@ -221,12 +221,8 @@ def _rates(framework: str, compiled: bool, captured: bool, turns: int, host: flo
         rates, share = dict.fromkeys(rates, table["cuda_graph_us"]), 1.0
     scale = share * turns * 1e-6
     cast_us = table["cuda_graph_us"] if captured else table["cast_us"] * host
-    return HostRates(
-        rates["forward_us"] * scale,
-        rates["backward_us"] * scale,
-        cast_us * scale,
-        rates["update_us"] * 1e-6,
-    )
+    forward_s, backward_s = (rates[key] * scale for key in ("forward_us", "backward_us"))
+    return HostRates(forward_s, backward_s, cast_us * scale, rates["update_us"] * 1e-6)
 
 
 def busy_s(device_s: float, host_s: float, *, synchronous: bool = False) -> float:
@@ -241,9 +237,8 @@ def busy_s(device_s: float, host_s: float, *, synchronous: bool = False) -> floa
 
 def slowest_share(job: TrainingJob) -> float:
     """Share of the work of a step in which GPUs wait for the slowest of them."""
-    if job.software.one_process or job.software.captured:
-        return 0.0
-    return SLOWEST_SHARE * math.log2(min(job.gpus, MOST_WAITED_FOR))
+    as_one = job.software.one_process or job.software.captured
+    return 0.0 if as_one else SLOWEST_SHARE * math.log2(min(job.gpus, MOST_WAITED_FOR))
 
 
 def input_s(job: TrainingJob, workers: int | None = None) -> float:

@@ -100,6 +100,28 @@ def test_attention_before_flash_attention_2_is_half_as_fast_on_ampere(steps: Ste
     assert first == steps.price(job.but(framework_date=2024.2, gpu="v100")).compute_s
 
 
+def test_only_pytorch_has_fused_attention_before_ampere_and_a_slow_one(steps: StepModel) -> None:
+    job = TrainingJob(
+        model="gpt3-1.3b",
+        precision="amp",
+        gpu="v100",
+        batch_size=2,
+        seq_len=2048,
+        framework="pytorch",
+    )
+    assert job.software.fused_attention
+    assert job.software.older_attention
+    for framework in ("megatron", "nemo", "jax", "llm-foundry"):
+        assert not job.but(framework=framework).software.fused_attention, framework
+        assert job.but(framework=framework, gpu="a100").software.fused_attention, framework
+    spelt, fused = (
+        steps.price(job.but(options=f"flash_attention={one}")).compute_s for one in ("off", "on")
+    )
+    newer = steps.price(job.but(options="flash_attention=flash_attention_3")).compute_s
+    assert 1.05 * newer < fused < 0.9 * spelt
+    assert not job.but(precision="fp32").software.older_attention  # our tables of FP32 are of it
+
+
 def test_a_captured_step_launches_no_recurrent_kernels(steps: StepModel) -> None:
     job = TrainingJob(model="rnnt-mlperf", precision="amp", gpu="h100", batch_size=8)
     saved = []

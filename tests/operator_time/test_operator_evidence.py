@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -72,6 +74,13 @@ def test_depthwise_convolution_is_priced_by_its_traffic(times: OperatorTimes) ->
     at_full_bandwidth = operator.bytes / gpu.bandwidth_bytes_per_s
     (seconds,) = times.seconds(gpu, [operator])
     assert at_full_bandwidth < seconds < 8 * at_full_bandwidth
+
+
+def test_a_depthwise_convolution_in_fp32_computes_at_half_the_rate(times: OperatorTimes) -> None:
+    gpu = find_gpu("v100-sxm2-32gb")
+    busy = replace(DEPTHWISE, reads=1e5, writes=1e5)  # bound by its arithmetic
+    half, full = times.seconds(gpu, [typed(busy, Dtype.FP16), typed(busy, Dtype.FP32)])
+    assert full == pytest.approx(2 * half, rel=0.1)
 
 
 @pytest.mark.parametrize(

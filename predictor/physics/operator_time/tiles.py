@@ -46,12 +46,10 @@ CONV_CONSTANTS = MATRIX_CONSTANTS + tuple(
     for direction in ("forward", "data_gradient", "weight_gradient")
 )
 
-# Grouped and depthwise convolutions have direct kernels on the ordinary cores, and no measured
-# rows. They stream their tensors at these shares of the memory bandwidth (forward, data, weight
-# gradient: that one reduces over all positions with little parallelism) and compute at this share
-# of the FP32 peak; chosen once, from a coarse grid over the depthwise networks of
-# pytorch-image-models in 16 bits. Depthwise ones in FP32, for which cuDNN has no kernels of its own
-# (pytorch 22302), compute and reduce at half of that: chosen on those of DeepLearningExamples.
+# Grouped and depthwise convolutions have direct kernels on ordinary cores, and no measured rows:
+# shares of the memory bandwidth (forward, data, weight gradient) and of the FP32 peak, chosen on
+# timm's depthwise networks in 16 bits. In FP32, where cuDNN has no such kernels (pytorch 22302),
+# depthwise ones reduce and compute at half of that: chosen on those of DeepLearningExamples.
 DIRECT_BANDWIDTH = np.array([[0.6, 0.6, 0.3], [0.6, 0.6, 0.15]])
 DIRECT_RATE = np.array([0.08, 0.04])
 
