@@ -28,7 +28,7 @@ _PART = re.compile(
 # Inside double quotes, and in documents.
 _INSIDE = re.compile(
     rf"""\\(?P<escaped>["$`\\\n])
-    |(?P<dollar>\$\((?:[^()]++|\((?:[^()]++|\([^()]*+\))*+\))*+\)|\$\([^"]*+|{BRACED}|{_NAMED})
+    |(?P<dollar>\$\((?>(?:[^()]++|\((?>(?:[^()]++|\([^()]*+\))*)\))*)\)|\$\([^"]*+|{BRACED}|{_NAMED})
     |(?P<plain>[^\\$`]++|.)""",
     re.VERBOSE | re.DOTALL | re.ASCII,
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+import predictor
 from predictor.identify.identify import parse_script
 from predictor.identify.shell import Command, read_script
 from predictor.identify.shell_syntax import UNKNOWN
@@ -477,3 +479,11 @@ def test_a_script_that_exports_all_tells_its_shells(option: str, seen: bool) -> 
 def test_what_is_set_behind_its_end_is_not_exported() -> None:
     command = read_script("set -a; A=2; set +a; B=3; bash -c x").commands[-1]
     assert (command.exported.get("A"), command.exported.get("B")) == ("2", None)
+
+
+def test_no_pattern_repeats_a_group_possessively() -> None:
+    """Python before 3.11.5 matches that wrongly, and reading never ended (cpython 106052)."""
+    repeated = re.compile(r"\)(?:[*+?]|\{[\d,]+\})\+")
+    package = Path(predictor.__file__).parent
+    files = (*package.rglob("*.py"), *package.rglob("*.yaml"))
+    assert [file.name for file in files if repeated.search(file.read_text("utf-8"))] == []
