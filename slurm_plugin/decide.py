@@ -68,6 +68,8 @@ class SlurmDecider:
     last decision that a prediction, or a script that takes long to read, is still to come.
     """
 
+    read_cpu_s = 0.010  # of processor time for what a user wrote, whatever it holds
+
     def __init__(
         self,
         predictor: Predictors,
@@ -84,7 +86,6 @@ class SlurmDecider:
         self.version = version
         self.memory = SiteMemory() if memory is None else memory
         self.is_open = False
-        self.read_cpu_s = 0.010  # of processor time for what a user wrote, whatever it holds
         self._answers: dict[object, HookAnswer] = {}
         self._readings: dict[object, ReadTexts] = {}
         looked_at = {name for rule in (rules.rules if rules else ()) for name in rule.match}

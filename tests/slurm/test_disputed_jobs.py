@@ -31,8 +31,6 @@ def test_there_are_a_hundred_and_twenty() -> None:
     assert len(set(DISPUTED)) == len(DISPUTED) >= 120
 
 
-# Where the bound falls into a callback of the collector, its error is lost and comes again.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("job", DISPUTED, ids=NAMES)
 def test_no_limit_is_set_and_the_reason_is_told(decider: Any, job: DisputedJob) -> None:
     one = decider()
