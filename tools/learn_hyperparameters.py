@@ -20,10 +20,10 @@ from scipy.optimize import minimize
 
 from predictor.estimate.fitting import HYPERPARAMETERS, fit_steps, price, targets
 from predictor.estimate.measurement import shipped
+from predictor.estimate.residual import kernel
 from predictor.estimate.residual.features import EncodedRows, Vocabulary
 from predictor.estimate.residual.kernel import (
     OPTIONS,
-    PHYSICS,
     TERMS,
     Floats,
     Hyperparameters,
@@ -36,11 +36,12 @@ from predictor.estimate.residual.kernel import (
 from predictor.estimate.residual.model import FOLDS, HyperparameterSets
 from predictor.estimate.residual.novelty import groups, random_folds
 from predictor.estimate.residual.process import Conditioned, condition
+from profiles.storage import shipped_yaml
 
 # Where learning expects each length scale of TERMS.
 START_SCALES = (
     {name: 2.0 for term in TERMS for name in term.scales}
-    | dict.fromkeys(PHYSICS, 1.0)
+    | dict.fromkeys(shipped_yaml("terms.yaml", kernel.__file__)["physics"], 1.0)
     | {"date": 3.0, OPTIONS: 4.0}
 )
 # Prior of a term's deviation (median, spread in ln); spread in ln of a length scale around its

@@ -22,10 +22,6 @@ Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 Rows = NDArray[np.intp]
 
-_TERMS = shipped_yaml("terms.yaml", __file__)
-PHYSICS: tuple[str, ...] = tuple(_TERMS["physics"])
-
-
 OPTIONS = "options"  # the number of option columns in which two rows differ
 DISTANCES = (*NUMBERS, OPTIONS)
 
@@ -48,7 +44,10 @@ class KernelTerm:
         return tuple(name for name in self.scales if name != OPTIONS)
 
 
-TERMS = tuple(KernelTerm(tuple(same), tuple(near)) for same, near in _TERMS["terms"])
+TERMS = tuple(
+    KernelTerm(tuple(same), tuple(near))
+    for same, near in shipped_yaml("terms.yaml", __file__)["terms"]
+)
 
 
 @dataclass(frozen=True, slots=True)
