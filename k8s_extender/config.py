@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from predictor.estimate.residual.novelty import Tier
 from predictor.identify.rules import Rules, read_rules
-from predictor.settings import FabricName, GpuName, PrecisionName, Section, read_settings
+from predictor.settings import Evidence, FabricName, GpuName, PrecisionName, Section, read_settings
 from predictor.site.history.settings import HistorySettings
 
 from .errors import ConfigError
@@ -51,13 +50,6 @@ class PlacementSettings(Section):
     enabled: bool = True
     single_term: bool = False
     balance: bool = False
-
-
-class EvidenceSettings(Section):
-    """When a prediction is too thin for a deadline or a refusal."""
-
-    max_interval_ratio: float = Field(default=4.0, ge=1.0)
-    refused_tiers: tuple[Tier, ...] = (Tier.MODEL,)
 
 
 class Deadline(Section):
@@ -137,7 +129,7 @@ class Config(Section):
     filter: Filter = Filter()
     prioritize: Prioritize = Prioritize()
     placement: PlacementSettings = PlacementSettings()
-    evidence: EvidenceSettings = EvidenceSettings()
+    evidence: Evidence = Evidence()
     deadline: Deadline = Deadline()
     hardware: Hardware = Hardware()
     annotate: Annotate = Annotate()

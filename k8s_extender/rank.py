@@ -14,7 +14,7 @@ from predictor.errors import PrecisionTimeError
 from predictor.estimate.assumptions import OTHER_PRECISIONS
 from predictor.estimate.core import Predictor
 from predictor.estimate.fits import fits
-from predictor.estimate.limits import EvidenceRule, too_thin
+from predictor.estimate.limits import too_thin
 from predictor.estimate.prediction import Prediction
 from predictor.job.precision import Precision, capability, runs_natively
 from predictor.job.training_job import TrainingJob
@@ -335,7 +335,8 @@ def refusal(job: PodJob, estimate: TypeEstimate, config: Config) -> str | None:
         return None
     # A deadline refuses only what is predicted well enough to be sure of.
     late = (estimate.total_s(rules.deadline_quantile) or 0.0) > job.deadline_s
-    return DEADLINE if late and not too_thin([estimate.prediction], evidence(config)) else None
+    thin = too_thin([estimate.prediction], config.deadline.quantile, config.evidence)
+    return DEADLINE if late and not thin else None
 
 
 def unsupported(job: PodJob, kind: GpuType) -> str | None:
@@ -346,12 +347,3 @@ def unsupported(job: PodJob, kind: GpuType) -> str | None:
     if precision is None or gpu is None or runs_natively(gpu, precision):
         return None
     return PRECISION.get(capability(precision) or "")
-
-
-def evidence(config: Config) -> EvidenceRule:
-    """What of the configuration says when a prediction is too thin."""
-    return EvidenceRule(
-        quantile=config.deadline.quantile,
-        max_interval_ratio=config.evidence.max_interval_ratio,
-        refused_tiers=frozenset(config.evidence.refused_tiers),
-    )

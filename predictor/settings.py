@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from profiles.errors import ProfileDataError
 from profiles.gpus import find_gpu, gpus
@@ -55,6 +55,15 @@ def _known(meaning: Callable[[str], str]) -> AfterValidator:
 def _fabric(word: str) -> str:
     fabric_of(next(iter(gpus().values())), word)
     return word
+
+
+class Evidence(Section):
+    """When a prediction is too thin to act on: nothing is set or refused by it."""
+
+    max_interval_ratio: float = Field(default=4.0, ge=1.0)
+    refused_tiers: tuple[
+        Literal["run", "configuration", "count", "table", "site", "model"], ...
+    ] = ("model",)
 
 
 GpuName = Annotated[str, _known(lambda word: find_gpu(word).name)]

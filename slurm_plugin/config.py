@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from predictor.settings import (
+    Evidence,
     FabricName,
     GpuName,
     PrecisionName,
@@ -37,15 +38,6 @@ class PartitionLimits(Section):
     cap_min: int | None = Field(default=None, ge=1)
 
 
-class SlurmEvidence(Section):
-    """When a prediction is too thin to set a limit: the default of the partition stays."""
-
-    max_interval_ratio: float = Field(default=4.0, ge=1.0)
-    refused_tiers: tuple[
-        Literal["run", "configuration", "count", "table", "site", "model"], ...
-    ] = ("model",)
-
-
 class SlurmLimits(Section):
     """How a time limit follows from a prediction.
 
@@ -63,7 +55,7 @@ class SlurmLimits(Section):
     assumed_precision: PrecisionName | None = "fp32"
     warn_explicit: bool = True
     partitions: dict[str, PartitionLimits] = Field(default={})
-    evidence: SlurmEvidence = SlurmEvidence()
+    evidence: Evidence = Evidence()
     history_mode: Literal["fill", "advise", "off"] = "off"
 
     @property

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from predictor.estimate.limits import EvidenceRule, Limit, LimitRule, time_limit, too_thin
+from predictor.estimate.limits import Limit, LimitRule, time_limit, too_thin
 from predictor.estimate.prediction import Prediction
-from predictor.estimate.residual.novelty import Tier
 from predictor.identify.grammar import stated_text
 from predictor.identify.stated import Stated
 from predictor.site.history.cells import UNLIMITED_S
@@ -119,12 +118,7 @@ def choose(
         cap_s=None if within.cap_min is None else within.cap_min * MINUTE_S,
     )
     found = time_limit(predictions, rule)
-    evidence = EvidenceRule(
-        quantile=policy.quantile,
-        max_interval_ratio=policy.evidence.max_interval_ratio,
-        refused_tiers=frozenset(map(Tier, policy.evidence.refused_tiers)),
-    )
-    thin = too_thin(predictions, evidence)
+    thin = too_thin(predictions, policy.quantile, policy.evidence)
     if request.time_limit is not None:
         clause, own_s = "", request.time_limit * MINUTE_S
         if policy.warn_explicit and own_s < found.median_s:

@@ -22,7 +22,7 @@ from ..config import PREFIX, Deadline
 from ..decide import Decider, GpuCandidates
 from ..plain import MOST, JsonPath, at, count, go_duration, text
 from ..pods import DEADLINE, PODS, VOLCANO, PodSet
-from ..rank import PRECISION, TypeEstimate, at_longest, evidence, lacking, refusal
+from ..rank import PRECISION, TypeEstimate, at_longest, lacking, refusal
 from ..workload import LONGEST_S, PodJob
 from .review import Patch, annotations_of, labels_of
 
@@ -89,7 +89,7 @@ def forecast(
     slowest, limit = max(predicted, key=lambda pair: pair[1].step_s)[0], None
     # One GPU type without a time, or with too wide a one, is enough.
     unknown = next((e.reason for e in pool if e.prediction is None), "")
-    thin = too_thin(predictions, evidence(config))
+    thin = too_thin(predictions, deadline.quantile, config.evidence)
     doubt = f"the command puts the {d} in doubt" if (d := job.stated.doubtful) else ""
     if job.unproven and not job.annotated:
         doubt = job.unproven
@@ -110,7 +110,8 @@ def forecast(
             open_ = [one.prediction for one in ends if one.prediction is not None]
             longest = time_limit(open_, rule)
             near = longest.quantile_s <= MOST_TIMES * limit.quantile_s
-            thin = too_thin(open_, evidence(config)) or (None if near else thin or WIDE)
+            thin_ends = too_thin(open_, deadline.quantile, config.evidence)
+            thin = thin_ends or (None if near else thin or WIDE)
             if near and longest.limit_s > limit.limit_s:
                 limit = replace(limit, limit_s=longest.limit_s, capped=longest.capped)
         doubt = doubt or unknown or thin or ""

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .assumptions import decisive
 from .prediction import Prediction
-from .residual.novelty import Tier
+
+if TYPE_CHECKING:
+    from ..settings import Evidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,15 +45,6 @@ class Limit:
     capped: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvidenceRule:
-    """When a prediction is too thin to act on."""
-
-    quantile: float
-    max_interval_ratio: float
-    refused_tiers: frozenset[Tier] = frozenset()
-
-
 def time_limit(predictions: Sequence[Prediction], rule: LimitRule) -> Limit:
     """The limit of a job that may run as any of ``predictions``, each with a length."""
     slowest = max(predictions, key=lambda p: _steps_s(p, rule.quantile))
@@ -63,18 +57,18 @@ def time_limit(predictions: Sequence[Prediction], rule: LimitRule) -> Limit:
     return Limit(min(limit_s, cap_s), median_s, quantile_s, slowest, capped=limit_s > cap_s)
 
 
-def too_thin(predictions: Iterable[Prediction], rule: EvidenceRule) -> str | None:
-    """Why these predictions cannot carry a limit, for people; None where they can."""
+def too_thin(predictions: Iterable[Prediction], quantile: float, evidence: Evidence) -> str | None:
+    """Why these predictions cannot carry a limit of a quantile, for people; None where they can."""
     for found in predictions:
         if (assumed := decisive(found.assumptions)) is not None:
             return f"{assumed.field} is not stated, and could move the total by more than 2 x"
-        if found.tier in rule.refused_tiers:
+        if found.tier.value in evidence.refused_tiers:
             return found.tier.meaning
-        ratio = found.quantile_s(rule.quantile) / found.quantile_s(0.5)
-        if ratio > rule.max_interval_ratio:
+        ratio = found.quantile_s(quantile) / found.quantile_s(0.5)
+        if ratio > evidence.max_interval_ratio:
             return (
-                f"the {rule.quantile:.0%} quantile is {ratio:.1f} times the median, "
-                f"more than {rule.max_interval_ratio:g}"
+                f"the {quantile:.0%} quantile is {ratio:.1f} times the median, "
+                f"more than {evidence.max_interval_ratio:g}"
             )
     return None
 

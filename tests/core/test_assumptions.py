@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from predictor.errors import JobError
 from predictor.estimate.assumptions import Assumption, decisive, widened
 from predictor.estimate.fitting import Fitted
-from predictor.estimate.limits import EvidenceRule, too_thin
+from predictor.estimate.limits import too_thin
 from predictor.job.training_job import TrainingJob
+from predictor.settings import Evidence
 
-LAX = EvidenceRule(quantile=0.95, max_interval_ratio=1e9)
+LAX = 0.95, Evidence(max_interval_ratio=1e9, refused_tiers=())
 STATED: dict[str, Any] = {"precision": "bf16-mixed", "gpu": "a100-sxm4-80gb", "gpus": 8}
 DECODERS = ("gpt2", "gpt2-xl", "llama2-7b", "llama3-8b", "gpt-neo-2.7b")
 # Networks, what is said of them, and the field that is missing and moves the total most.
@@ -57,13 +58,13 @@ def test_what_is_missing_is_told_and_no_limit_rests_on_it(
     assert found.assumptions[0].field == missing
     assert missing in str(found.assumptions[0])
     assert found.as_dict()["assumptions"][0]["decisive"]
-    assert missing in (too_thin([found], LAX) or "")
+    assert missing in (too_thin([found], *LAX) or "")
 
 
 @pytest.mark.parametrize("model", DECODERS)
 def test_a_stated_length_carries_a_limit(fitted: Fitted, model: str) -> None:
     full = job(model, batch_size=1, seq_len=1024, steps=100)
-    assert too_thin([fitted.predictor.predict(full)], LAX) is None
+    assert too_thin([fitted.predictor.predict(full)], *LAX) is None
 
 
 def test_a_data_set_moves_the_total_and_not_the_step(fitted: Fitted) -> None:

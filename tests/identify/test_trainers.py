@@ -8,13 +8,14 @@ import pytest
 
 from predictor.errors import JobError
 from predictor.estimate.fitting import Fitted
-from predictor.estimate.limits import EvidenceRule, too_thin
+from predictor.estimate.limits import too_thin
 from predictor.graphs.catalog import entry_of
 from predictor.identify.files import user_files
 from predictor.identify.grammar import parse_text, stated_text
 from predictor.identify.identify import identify
 from predictor.identify.stated import Stated
 from predictor.physics.job_graph import job_graph
+from predictor.settings import Evidence
 
 GLUE = (
     "python run_glue.py --model_name_or_path bert-large-uncased --task_name mnli "
@@ -22,7 +23,7 @@ GLUE = (
 )
 VISION = "--model resnet50 --batch-size 64 --epochs 90 --data-path /data/imagenet"
 GPUS = {"gpu": "a100-sxm4-80gb", "gpus": 1}
-LAX = EvidenceRule(quantile=0.95, max_interval_ratio=1e9)
+LAX = 0.95, Evidence(max_interval_ratio=1e9, refused_tiers=())
 
 
 def read(script: str, comment: str | None = None) -> Stated:
@@ -128,8 +129,8 @@ def test_the_assumption_is_told_widens_and_carries_no_limit(fitted: Fitted) -> N
     assert own is not None
     assert other is not None
     assert own[1] / own[0] > 1.5 * other[1] / other[0]
-    assert "precision" in (too_thin([assumed], LAX) or "")
-    assert too_thin([said], LAX) is None
+    assert "precision" in (too_thin([assumed], *LAX) or "")
+    assert too_thin([said], *LAX) is None
 
 
 @pytest.mark.parametrize(
@@ -144,7 +145,7 @@ def test_what_is_done_and_what_comes_beside_the_steps_is_told(
     assert found.total_s == pytest.approx(plain.total_s)
     told = next(one for one in found.assumptions if one.field == field)
     assert told.decisive is (field == "start_epoch")
-    assert (too_thin([found], LAX) is None) is (field == "evaluation")
+    assert (too_thin([found], *LAX) is None) is (field == "evaluation")
 
 
 def test_a_resume_with_its_epoch_is_no_assumption() -> None:
