@@ -21,6 +21,7 @@ from ...estimate.measurement import Measurement
 from ...identify.grammar import parse_text
 from ...job.training_job import SITE_PREFIX, TrainingJob
 from ..history.run import CUT_OFF, ENDED_ITS_STEPS, JobState, Reported, Run
+from ..similar.run_times import RunTimes
 
 MIN_RUNS = 10
 HIGH = 0.9
@@ -256,16 +257,11 @@ def censored_median(
 ) -> float:
     """The median where ``censored`` values are known only as lower bounds.
 
-    Kaplan and Meier, J. Am. Stat. Assoc. 53 (1958) 457. Where the curve stays above one half, the
-    largest value: the median is there or further. At ties what was observed comes first.
+    The largest value where fewer than half are known to be at most that: there it is, or further.
     """
-    order = np.lexsort((np.asarray(censored), np.asarray(values)))
-    mass = np.asarray(weights, dtype=np.float64)[order]
-    at_risk = np.cumsum(mass[::-1])[::-1]
-    seen = ~np.asarray(censored, dtype=bool)[order]
-    survival = np.cumprod(np.where(seen, 1 - mass / at_risk, 1.0))
-    below = np.flatnonzero(survival <= 0.5 + 1e-12)
-    return float(np.asarray(values, dtype=np.float64)[order[below[0] if len(below) else -1]])
+    every, mass = np.asarray(values, dtype=np.float64), np.asarray(weights, dtype=np.float64)
+    times = RunTimes.of(every, mass, np.asarray(censored, dtype=bool), float(every.max()))
+    return float(times.ln_s[np.searchsorted(times.cumulative, 0.5 - 1e-12)])
 
 
 def spread(values: Sequence[float]) -> float:
