@@ -19,7 +19,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -116,12 +115,6 @@ def save(
         _write(draft / MANIFEST, _json(asdict(manifest)))
         files.publish(draft, models / manifest.version)
     return manifest
-
-
-def ship(version: str) -> None:
-    """Replace the artifact that this source tree ships by a stored version."""
-    _verified(version)
-    shutil.copytree(_directory(version), SHIPPED_DIRECTORY, dirs_exist_ok=True)
 
 
 def load(version: str | None = None) -> Artifact:
