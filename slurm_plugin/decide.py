@@ -16,21 +16,12 @@ from predictor.service.process import CpuBoundError, time_bound
 from predictor.site.similar.memory import SiteMemory
 from predictor.site.similar.request import command_signature, script_signature
 
+from . import limit
 from .ahead import QueueAhead
 from .cluster import Cluster
 from .config import SlurmPolicy
 from .estimate import JobPredictions, MadeBefore, Predictors, UnknownYetError, estimate
-from .limit import (
-    MINUTE_S,
-    ReadTexts,
-    bounds,
-    choose,
-    enough_min,
-    job_estimate,
-    job_request,
-    soft_time,
-    with_similar_runs,
-)
+from .limit import ReadTexts
 from .mark import parse_mark
 from .nodes import (
     CandidateNodes,
@@ -199,18 +190,18 @@ class SlurmDecider:
         else:
             placed = place(found, request, wanted, precision, self.policy.placement)
         predicted = self._estimate(wanted, stated, placed.candidates)
-        within = bounds(limits, request, asked, cluster)
-        job = job_request(request, wanted, read, asked, placed.candidates)
-        choice = choose(limits, request, predicted, within)
-        choice = with_similar_runs(choice, limits, request, job, self.memory, within)
-        similar = job_estimate(job, self.memory, predicted.predictions)
+        within = limit.bounds(limits, request, asked, cluster)
+        job = limit.job_request(request, wanted, read, asked, placed.candidates)
+        choice = limit.choose(limits, request, predicted, within)
+        choice = limit.with_similar_runs(choice, limits, request, job, self.memory, within)
+        similar = limit.job_estimate(job, self.memory, predicted.predictions)
         soft = None
         # Slurm would send a signal before the shorter limit.
         if self.policy.soft_time.mode != "off" and not read.signalled:
-            soft = soft_time(limits, request, similar, choice.limit_min, asked, cluster)
+            soft = limit.soft_time(limits, request, similar, choice.limit_min, asked, cluster)
         own_min = choice.limit_min or request.time_limit or float("inf")
         planned_min = own_min if soft is None else soft.time_min
-        enough = choice.enough_min or enough_min(limits, similar)
+        enough = choice.enough_min or limit.enough_min(limits, similar)
         back_s = delay_s(self.policy.order, similar.order_s(LEVEL))
         priority = new_priority(self.policy.order, self._queue, back_s)
         wait = partial(self._wait_s, request, wanted, asked, placed, priority)
@@ -252,7 +243,7 @@ class SlurmDecider:
         if queue is None or wanted.shared or request.waits or priority is None:
             return None
         nodes = frozenset(name for one in placed.candidates for name in one.names)
-        limit_s = limit_min * MINUTE_S
+        limit_s = limit_min * limit.MINUTE_S
         waits = (queue.wait(wanted, nodes, name, limit_s, priority) for name in partitions)
         return min((wait for wait in waits if wait is not None), default=None)
 

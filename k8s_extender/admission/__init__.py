@@ -24,19 +24,8 @@ from ..plain import JsonPath, items, mapping, owner_of, text
 from ..pods import KINDS, WORKLOAD
 from ..rank import lacking
 from ..workload import PodJob, template_job
-from . import limits
-from .review import (
-    BUDGET_S,
-    AdmissionRequest,
-    Patch,
-    annotations_of,
-    answer,
-    gpu_pod_sets,
-    labels_of,
-    left_to_owner,
-    request_of,
-    subject_of,
-)
+from . import limits, review
+from .review import AdmissionRequest, Patch
 
 _log = logging.getLogger(__name__)
 ClaimOrder = Callable[[AdmissionRequest, Decider], Sequence[dict[str, object]]]
@@ -111,26 +100,26 @@ class Admission:
         self, body: bytes, decide: Callable[[AdmissionRequest, Decider], Decision]
     ) -> bytes:
         began = time.perf_counter()
-        request = request_of(body)
+        request = review.request_of(body)
         outcome, decision = Outcome.UNCHANGED, Decision()
-        answered = answer(request.uid)
+        answered = review.answer(request.uid)
         try:
             known = self.decider()
             if known is None:
                 outcome = Outcome.NOT_READY
             elif request.operation == "CREATE" and not request.sub_resource:
-                with time_bound(BUDGET_S):
+                with time_bound(review.BUDGET_S):
                     decision = decide(request, known)
                 acts = known.config.mode == "place"
                 if decision.patch:
                     outcome = Outcome.PATCHED if acts else Outcome.OBSERVED
                 if acts:
-                    answered = answer(request.uid, decision.patch, decision.lines)
+                    answered = review.answer(request.uid, decision.patch, decision.lines)
         except DeadlineError:
             outcome = Outcome.LATE
         except Exception:
             _log.exception("review of %s %s failed", request.kind, request.name)
-            outcome, decision, answered = Outcome.FAILED, Decision(), answer(request.uid)
+            outcome, decision, answered = Outcome.FAILED, Decision(), review.answer(request.uid)
         took_s = time.perf_counter() - began
         self.heard(Reviewed(request=request, outcome=outcome, decision=decision, duration_s=took_s))
         return answered
@@ -157,9 +146,9 @@ def _placed(request: AdmissionRequest, known: Decider) -> Decision:
 def _filled_in(request: AdmissionRequest, known: Decider, *, by_namespace: bool) -> Decision:
     """The deadline where one is asked for; predictions on the object and its pod templates."""
     obj, config, owner = request.object, known.config, owner_of(request.object)
-    if left_to_owner(request.kind, owner):
+    if review.left_to_owner(request.kind, owner):
         return Decision()
-    parts = gpu_pod_sets(request.group, request.kind, obj, config.hardware.resources)
+    parts = review.gpu_pod_sets(request.group, request.kind, obj, config.hardware.resources)
     job = template_job(request.kind, obj, config, known.rules) if parts else None
     if job is None:
         return Decision()
@@ -171,7 +160,7 @@ def _filled_in(request: AdmissionRequest, known: Decider, *, by_namespace: bool)
     own, wish_s, deadline = limits.own_limits(obj, parts), job.wish_s, config.deadline
     # A deadline is asked for by policy, by the namespace's label or by annotation.
     holders = (obj, *(part.of(obj) for part in parts))
-    said = {annotations_of(holder).get(limits.FILL, "").lower() for holder in holders}
+    said = {review.annotations_of(holder).get(limits.FILL, "").lower() for holder in holders}
     asked = deadline.mode == "always" or by_namespace or "true" in said or wish_s is not None
     asked = asked and deadline.mode != "off" and "false" not in said
     filled_s = own.filled_s
@@ -211,7 +200,7 @@ def _expected_s(request: AdmissionRequest, job: PodJob, known: Decider) -> float
         return None
     steps = known.steps(job, known.candidates(job).types)
     best = steps[0][0].gpu if steps else None
-    name, metadata = subject_of(request).name, mapping(request.object, "metadata")
+    name, metadata = review.subject_of(request).name, mapping(request.object, "metadata")
     return known.site.median_s(
         namespace=text(metadata, "namespace"),
         asked=stated_text(job.stated),
@@ -245,7 +234,7 @@ def weights(job: PodJob, pod: Mapping[str, Any], known: Decider) -> Weights:
     says nothing of its training, a single type, terms about the same label.
     """
     where = known.candidates(job)
-    if not where.certain or PLACED in annotations_of(pod):
+    if not where.certain or PLACED in review.annotations_of(pod):
         return {}
     found: dict[tuple[str, str], int] = {}
     for place, step in enumerate(known.steps(job, where.types)):
@@ -276,7 +265,7 @@ def place(patch: Patch, pod: Mapping[str, Any], job: PodJob, found: Weights) -> 
         return
     said = ",".join(f"{value}={weight}" for (_, value), weight in found.items())
     patch.annotate(("metadata",), {PLACED: said})
-    labels = labels_of(pod)
+    labels = review.labels_of(pod)
     gang = next(({key: labels[key]} for key in GANGS if key in labels), None)
     if job.pods > 1 and gang:
         selector, topology = {"matchLabels": gang}, next(key for key, _ in found)

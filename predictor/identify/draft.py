@@ -15,19 +15,7 @@ from ..job.phases import with_first
 from ..job.precision import Precision, parse_precision
 from ..job.software import Pairs, spelled_options
 from ..job.words import key_of
-from .keys import (
-    AUTOCAST_KEYS,
-    FIELD_OF,
-    MAX_PAIRS,
-    MAX_TEXT,
-    OFF,
-    ON,
-    read_framework,
-    read_pairs,
-    read_sharding,
-    read_value,
-    resolve_model,
-)
+from . import keys
 from .stated import LENGTHS, NOTHING, Problem, Stated, one_line
 
 MAX_UNKNOWN_KEYS = 3
@@ -60,10 +48,10 @@ class Draft:
     def say(self, key: str, text: str) -> bool:
         """Take one key of the grammar; False, and nothing taken, where it is none."""
         name = key_of(key)
-        if (meant := FIELD_OF.get(name)) is None:
+        if (meant := keys.FIELD_OF.get(name)) is None:
             self.unknown[key] = None
             return False
-        if name in AUTOCAST_KEYS:
+        if name in keys.AUTOCAST_KEYS:
             self.signal(name, text)
         else:
             self.texts[meant] = (name, text)
@@ -71,12 +59,12 @@ class Draft:
 
     def signal(self, name: str, text: str) -> None:
         """Take a flag that says the precision together with others."""
-        self.signals[name] = text[:MAX_TEXT]
+        self.signals[name] = text[: keys.MAX_TEXT]
 
     def pair(self, field_name: str, key: str, text: str) -> None:
         """Take one option, or one size of the network."""
         pairs = self.pairs.setdefault(field_name, {})
-        if len(pairs) < MAX_PAIRS:
+        if len(pairs) < keys.MAX_PAIRS:
             pairs[key] = text
 
     def problem(self, text: str, about: str = "", **marks: bool) -> None:
@@ -102,13 +90,13 @@ class Draft:
                 continue
             try:
                 if name == "sharding":
-                    values[name] = read_sharding(key, text)
+                    values[name] = keys.read_sharding(key, text)
                 elif name == "model" and self.prefix:
-                    values[name] = resolve_model(text.strip(), self.prefix)
+                    values[name] = keys.resolve_model(text.strip(), self.prefix)
                 else:
-                    values[name] = read_value(name, text)
+                    values[name] = keys.read_value(name, text)
             except UnknownModelError as error:
-                unknown_model = one_line(str(error.value))[:MAX_TEXT]
+                unknown_model = one_line(str(error.value))[: keys.MAX_TEXT]
                 self.problem(str(error), name)
             except JobError as error:
                 self.problem(_said(key, error), name)
@@ -129,7 +117,7 @@ class Draft:
     def _precision(self, values: dict[str, Any]) -> None:
         try:
             if "precision" in self.texts:
-                values["precision"] = parse_precision(self.texts["precision"][1][:MAX_TEXT])
+                values["precision"] = parse_precision(self.texts["precision"][1][: keys.MAX_TEXT])
             elif meant := joint_precision(self.signals):
                 values["precision"] = meant
         except JobError as error:
@@ -140,10 +128,12 @@ class Draft:
             found: Pairs = ()
             try:
                 if name in self.texts:
-                    found = read_pairs(name, self.texts[name][1])
+                    found = keys.read_pairs(name, self.texts[name][1])
                 if single := self.pairs.get(name):
                     text = ";".join(map("=".join, single.items()))
-                    found = tuple(sorted({**dict(read_pairs(name, text)), **dict(found)}.items()))
+                    found = tuple(
+                        sorted({**dict(keys.read_pairs(name, text)), **dict(found)}.items())
+                    )
             except JobError as error:
                 self.problem(str(error), name)
             if found:
@@ -153,7 +143,9 @@ class Draft:
         options = dict(values.get("options", ()))
         if "framework" in self.texts or "container" in options:
             try:
-                found = read_framework(self.texts.get("framework", ("", "pytorch"))[1], options)
+                found = keys.read_framework(
+                    self.texts.get("framework", ("", "pytorch"))[1], options
+                )
             except JobError as error:
                 self.problem(str(error), "framework")
                 return
@@ -171,7 +163,7 @@ _COMMON = "model, precision, batch_size, seq_len, epochs, steps, options ..."
 @lru_cache(maxsize=256)
 def slips(word: str) -> tuple[str, ...]:
     """The keys and options that a word is likely meant for."""
-    known = {**spelled_options(), **FIELD_OF}
+    known = {**spelled_options(), **keys.FIELD_OF}
     return tuple(difflib.get_close_matches(word[:40], known, n=3, cutoff=SLIP))
 
 
@@ -179,8 +171,8 @@ def slips(word: str) -> tuple[str, ...]:
 def _expected(key: str) -> str:
     """The keys that look most like one that is none, an option as it is written in a comment."""
     word, options = re.sub(r"^options?\.", "", key_of(key))[:40], spelled_options()
-    near = slips(word) or difflib.get_close_matches(word, FIELD_OF, n=3)
-    told = (one if one in FIELD_OF else f'options="{options[one].key}=..."' for one in near)
+    near = slips(word) or difflib.get_close_matches(word, keys.FIELD_OF, n=3)
+    told = (one if one in keys.FIELD_OF else f'options="{options[one].key}=..."' for one in near)
     return f"nearest: {', '.join(dict.fromkeys(told))}" if near else f"expected one of {_COMMON}"
 
 
@@ -242,10 +234,10 @@ def joint_precision(signals: Mapping[str, str]) -> Precision | None:
 def _meant(name: str, text: str) -> tuple[Precision | str, ...]:
     """What one flag with its word adds; ``_AMP`` for autocast in a format yet to be said."""
     word = key_of(text).removeprefix("torch.")
-    if word in OFF:
+    if word in keys.OFF:
         # `--mixed_precision no` is said on purpose; `--fp16 False` leaves open what else.
         return (Precision.FP32,) if name in ("mixed_precision", "dtype") and word == "no" else ()
-    if word in ON or (name == "fp8" and word in _FP8_FORMATS):
+    if word in keys.ON or (name == "fp8" and word in _FP8_FORMATS):
         if name in (_AMP, "mixed_precision"):
             return (_AMP,)
         meant = parse_precision(name)

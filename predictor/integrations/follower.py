@@ -23,16 +23,9 @@ from ..job.training_job import TrainingJob
 from ..site.history.run import JobState
 from ..site.step_rate import StepReport, write_report
 from ..units import duration, span
+from . import trainer_settings
 from .record import job_id_here, record, report_path, wanted, write_last_words
-from .trainer_settings import (
-    TrainerSettings,
-    float32_here,
-    gpus_here,
-    job_of,
-    launched,
-    rank_here,
-    whole,
-)
+from .trainer_settings import TrainerSettings
 
 REFINE_STEPS = 20
 WRITE_EVERY_S = 30.0
@@ -220,7 +213,7 @@ class TrainingFollower:
         self._trainer, self._steps = trainer, 0
         self._job: TrainingJob | None = None
         self._found = self._guard.run("the prediction", self._predict)
-        self._total = trainer.total_steps or whole(self._given.get("steps"))
+        self._total = trainer.total_steps or trainer_settings.whole(self._given.get("steps"))
         if self._found is not None:
             self._total = self._total or self._found.steps
             self._guard.say(_expectation(self._found))
@@ -233,7 +226,7 @@ class TrainingFollower:
     def _predict(self) -> Prediction:
         from ..estimate.store import load_predictor
 
-        self._job = job_of(self._trainer, self._given)
+        self._job = trainer_settings.job_of(self._trainer, self._given)
         return load_predictor().predict(self._job)
 
     def _step(self) -> None:
@@ -381,14 +374,14 @@ class TrainingLoop:
 
     def _tell(self, length: int | None) -> TrainerSettings:
         given = self._job.keys() & {"steps", "epochs"}
-        total = whole(self._job.get("steps")) if given else length
+        total = trainer_settings.whole(self._job.get("steps")) if given else length
         return TrainerSettings(
-            precision=float32_here(),
-            gpus=gpus_here(),
-            gpus_per_node=launched("LOCAL_WORLD_SIZE"),
+            precision=trainer_settings.float32_here(),
+            gpus=trainer_settings.gpus_here(),
+            gpus_per_node=trainer_settings.launched("LOCAL_WORLD_SIZE"),
             total_steps=total,
             first_step=self._first_step,
-            leader=rank_here() == 0,
+            leader=trainer_settings.rank_here() == 0,
         )
 
 

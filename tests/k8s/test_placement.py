@@ -114,7 +114,7 @@ def test_what_takes_longer_than_it_may_is_answered_open(monkeypatch: pytest.Monk
     heard: list[Reviewed] = []
     decider = known()
     monkeypatch.setattr(decider, "job_of", lambda pod: time.sleep(60))
-    monkeypatch.setattr("k8s_extender.admission.BUDGET_S", 0.05)
+    monkeypatch.setattr("k8s_extender.admission.review.BUDGET_S", 0.05)
     found = applied(Admission(lambda: decider, heard.append), review(), verb="place")
     assert found.operations == []
     assert [one.outcome for one in heard] == [Outcome.LATE]

@@ -19,17 +19,9 @@ from ...estimate.residual.model import HyperparameterSets
 from ...job.training_job import TrainingJob
 from ...physics.step import StepModel
 from ..history.run import Run
+from . import run_reader
 from .guards import Caught, Guards
-from .run_reader import (
-    FixedTimes,
-    RunGroups,
-    RunReader,
-    SiteRun,
-    StepEvidence,
-    run_groups,
-    wilson,
-    without_length,
-)
+from .run_reader import FixedTimes, RunGroups, RunReader, SiteRun, StepEvidence
 
 if TYPE_CHECKING:
     from ..history.store import History
@@ -79,7 +71,7 @@ def gather(
         if isinstance(found, str):
             left[found] += 1
             continue
-        by_user = kept[run.ended.end_s > cut_s, without_length(found.job)]
+        by_user = kept[run.ended.end_s > cut_s, run_reader.without_length(found.job)]
         by_user[found.user].append(found)
         if sum(map(len, by_user.values())) > LATEST:
             max(by_user.values(), key=len).popleft()  # of whoever has most
@@ -198,7 +190,7 @@ def judge(before: Sequence[Checked], after: Sequence[Checked]) -> Verdict:
     pairs = [(old[c.candidate.run.key], c) for c in after if c.candidate.run.key in old]
     gains: defaultdict[Hashable, list[float]] = defaultdict(list)
     for one, other in pairs:
-        like = other.candidate.user, without_length(other.candidate.job)
+        like = other.candidate.user, run_reader.without_length(other.candidate.job)
         gains[like].append(abs(one.error) - abs(other.error))
     counts = {"runs": len(pairs), "groups": len(gains)}
     if len(pairs) < MIN_RUNS or len(gains) < MIN_GROUPS:
@@ -230,7 +222,7 @@ def _against(
     if least <= 0:
         return f"error down by {improvement:.1%}, which may be chance (bound {least:.1%})"
     was, became = (sum(pair[n].inside for pair in pairs) for n in (0, 1))
-    if became < was and wilson(became, len(pairs))[1] < LEAST_COVERAGE:
+    if became < was and run_reader.wilson(became, len(pairs))[1] < LEAST_COVERAGE:
         return f"its 95 % interval holds {became} of {len(pairs)} runs, that in use {was}"
     return None
 
@@ -355,7 +347,7 @@ def compare(
     """
     earlier = guards.admit(gathered.earlier)
     later = guards.admit([c for c in gathered.later if c.kind is not StepEvidence.LOWER_BOUND])
-    groups, left = run_groups(earlier.kept), gathered.left + earlier.left + later.left
+    groups, left = run_reader.run_groups(earlier.kept), gathered.left + earlier.left + later.left
     if not groups.groups:
         reasons = ", ".join(f"{n} {why}" for why, n in (left + groups.left).most_common())
         raise HistoryError(f"none of {gathered.runs} runs tells a step time: {reasons}")
@@ -376,5 +368,5 @@ def fit_all(
     base: Base, gathered: Gathered, guards: Guards, progress: fitting.Progress = fitting.quiet
 ) -> fitting.Fitted:
     """Fit to all runs, those that checked it too."""
-    groups = run_groups(guards.admit((*gathered.earlier, *gathered.later)).kept)
+    groups = run_reader.run_groups(guards.admit((*gathered.earlier, *gathered.later)).kept)
     return fit_site(base, groups, progress=progress)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from predictor.estimate.fitting import Fitted
-from predictor.integrations import TrainingLoop, follower, record
+from predictor.integrations import TrainingLoop, follower, record, trainer_settings
 from predictor.site.history.run import JobState
 from predictor.site.step_rate import FILE_NAME, read_report
 
@@ -39,7 +39,7 @@ ERRORS = (FULL, RuntimeError(), MemoryError(), RecursionError())
 @pytest.mark.parametrize(
     ("part", "name"),
     [
-        (follower, "job_of"),
+        (trainer_settings, "job_of"),
         (follower, "source_here"),
         (follower, "report_path"),
         (follower, "write_report"),
@@ -50,9 +50,9 @@ ERRORS = (FULL, RuntimeError(), MemoryError(), RecursionError())
         (follower.StepClock, "__init__"),
         (follower.HostTime, "now"),
         (follower.HostTime, "between"),
-        (follower, "rank_here"),
-        (follower, "gpus_here"),
-        (follower, "float32_here"),
+        (trainer_settings, "rank_here"),
+        (trainer_settings, "gpus_here"),
+        (trainer_settings, "float32_here"),
     ],
 )
 @pytest.mark.parametrize("error", ERRORS)
