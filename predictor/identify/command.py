@@ -129,8 +129,10 @@ def _tell_unknown(reading: _Reading, found: Configured, own: Launch) -> None:
         draft.dispute("words that we cannot read may set more", "model")
         reading.special["unread"] = "on"
     reading.unclear |= dict.fromkeys(sorted(flags().slowing & {*map(base_name, own.before)}))
-    if flags().patterns["beside"].search(f"{own.directory}/{own.program}".lower()):
-        draft.texts.pop("model", None)
+    given = f"{own.directory}/{own.program} {' '.join(found.launch.told)}"
+    if flags().patterns["beside"].search(given.lower()):
+        if find_entry(draft.texts.get("model", ("", ""))[1]):
+            del draft.texts["model"]
         draft.dispute("what is trained beside a network is not priced", "model")
     kinds = {"lora", "frozen", "objective"} & draft.pairs.get("options", {}).keys()
     known = kinds or own.program in family.programs
@@ -143,6 +145,8 @@ def _tell_unknown(reading: _Reading, found: Configured, own: Launch) -> None:
             shares |= about == "gpus"
     if shares and (batch := draft.texts.pop("batch_size", None)):
         reading.special["unclear_batch"] = batch[1]
+    if {*draft.signals} == {"amp"} and _fixed(found.texts, flags().computes["brains"]):
+        draft.signal("bf16", "on")
     if "frozen" in kinds and _fixed(found.texts, flags().computes["thaws"]):
         del draft.pairs["options"]["frozen"]
         draft.ask(f"{own.program} trains later what it freezes", "options", "frozen")
@@ -170,7 +174,7 @@ def _with_defaults(reading: _Reading, found: Configured, stated: Stated) -> Stat
 
 def _fixed(texts: Sequence[str], text: Mapping[str, str]) -> bool:
     """Whether a program's texts do a thing that no flag of it asks for."""
-    does, asks = (re.search(text[name], "\n".join(texts)) for name in ("sign", "asked"))
+    does, asks = (re.search(text.get(n, "(?!)"), "\n".join(texts)) for n in ("sign", "asked"))
     return does is not None and asks is None
 
 
@@ -533,7 +537,9 @@ def _read_dataset(draft: Draft, told: Mapping[str, str], words: Sequence[str]) -
 def _of_paths(path: str | None, words: Sequence[str]) -> tuple[DataSet | None, str | None]:
     """The data set a directory is named for, or its name where that says something else."""
     if path is not None:
-        return find_dataset(name := _data_name(path)), path if name else None
+        found = find_dataset(name := _data_name(path))
+        told_of = found and found.classes and path.endswith((".json", ".jsonl"))  # its images
+        return None if told_of else found, path if name else None
     paths = (w for w in positional(words) if "/" in w and w[0] in f"/.~{UNKNOWN}")
     return next(filter(None, map(find_dataset, map(_data_name, paths))), None), None
 

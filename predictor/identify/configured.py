@@ -190,12 +190,9 @@ def _unread(
         yield replace(named, shown=f"{named.shown}: {_DEFAULTS}")
     for name, plain in plain_names(tuple((settings or {}).items()), family).items():
         flag = flag_of(name if "." in plain else f"--{plain}")
-        known = (
-            flag in family.values
-            or flag in family.switches
-            or flags().patterns["apart"].search(name)
-        )
-        if key_of(name.rpartition(".")[2]) in _DECISIVE and not known:
+        known = flag in {**family.values, **family.switches}
+        apart = known or flags().patterns["apart"].search(name)
+        if key_of(name.rpartition(".")[2]) in _DECISIVE and not apart:
             yield replace(named, shown=f"{named.shown}: {name[:60]}")
 
 

@@ -18,6 +18,7 @@ from .keys import OFF, ON
 from .shell_syntax import UNKNOWN
 
 _PYTHON = re.compile(r"(?:(?:python|pypy)[\d.]*|uv)$", re.ASCII)
+_MODULE = re.compile(r"-[uBOsSEIq]*m|--module", re.ASCII)
 _MODULE_LAUNCHERS = frozenset(("torchrun", "accelerate", "deepspeed", "horovodrun", "composer"))
 _SHELLS = ("bash", "sh", "zsh")
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
@@ -77,8 +78,7 @@ class Flags:
     families: tuple[FlagFamily, ...]
     generic: FlagFamily
     launchers: frozenset[str]
-    launching_modules: frozenset[str]
-    launching_files: frozenset[str]
+    launching: frozenset[str]
     programs: frozenset[str]
     other_work: frozenset[str]
     never_training: frozenset[str]
@@ -208,7 +208,7 @@ class Launch:
         lengths = {table.generic.values.get(flag): word for flag, word in told.items()}
         ended = lengths.get("epochs") == "0" and not ("steps" in lengths or self.trains)
         modes = {*self.after[:1], told.get("--mode", "")}  # main.py validate, --mode test
-        if judges or plays or ended or modes & table.other_work:
+        if judges or plays or ended or modes & {"launch", *table.other_work}:  # elsewhere
             return True
         if self.program == "yolo":
             return not {"train", "mode=train"} & set(self.after)
@@ -246,8 +246,7 @@ class Launch:
     def several(self) -> bool:
         """Whether its flags say that one process uses several GPUs: a batch may be of them all."""
         on = {flag for flag, word in self.told.items() if word.lower() not in OFF - {""}}
-        # beside --device a batch is still taken for that of one GPU
-        used = any(int(n) > 1 for flag, n in self.used.items() if flag != "--device")
+        used = any(int(number) > 1 for number in self.used.values())
         shares = used or (not self.led and bool(on & flags().sharing))
         return shares and not (self.led - flags().copying or on & {"--accelerator", "--strategy"})
 
@@ -297,9 +296,9 @@ def launch_of(words: tuple[str, ...]) -> Launch | None:
     for index, word in enumerate(words):
         base = base_name(word)
         two = words[index + 1 : index + 3]
-        if word in ("-m", "--module") and python and two:
+        if python and two and _MODULE.fullmatch(word):
             module = two[0]
-            if module not in table.launching_modules:
+            if module not in table.launching:
                 if " ".join(two) in table.programs:  # llamafactory.cli train
                     continue
                 package, _, name = module.rpartition(".")
@@ -310,7 +309,7 @@ def launch_of(words: tuple[str, ...]) -> Launch | None:
             return Launch(name, words[:index], words[index + 1 + name.count(" ") :])
         elif (
             base in table.programs
-            or (base.endswith(".py") and word[0] != "-" and base not in table.launching_files)
+            or (base.endswith(".py") and word[0] != "-" and base not in table.launching)
             or (_trains(base) and (not index or words[index - 1] in {"run", *table.launchers}))
         ):
             return Launch(base, words[:index], words[index + 1 :], word.rpartition("/")[0])
@@ -413,7 +412,7 @@ def said(words: tuple[str, ...]) -> tuple[tuple[str, str | None, tuple[str, ...]
         elif equals and _OVERRIDE.match(word):
             found.append((name if "." in name else f"--{name.lstrip('+~')}", value, ()))
         elif _CONFIG_KEY.fullmatch(word):
-            found.append((word, None, following))
+            found.append((word if "." in word else f"--{word}", None, following))
     return tuple(found)
 
 

@@ -76,8 +76,7 @@ class Rules:
 
     def match(self, context: RuleContext) -> Stated | None:
         """What the first rule that fits says, or None."""
-        found = (rule.stated(context) for rule in self.rules)
-        return next((stated for stated in found if stated is not None), None)
+        return next(filter(None, (rule.stated(context) for rule in self.rules)), None)
 
 
 def read_rules(path: Path) -> Rules:

@@ -178,6 +178,9 @@ class Scope:
         """What ``$NAME``, ``${NAME[@]}``, ``${NAME:-default}`` or ``$(...)`` stands for."""
         if token.startswith(("$(", "<(", ">(", "`")):
             return self._substituted(token)
+        if behind := re.fullmatch(r"\$\{[@*]: *([1-9])\}", token):  # what follows $1
+            given = self._value("$@")
+            return given if UNKNOWN in given else given[int(behind[1]) - 1 :]
         match = _PARAMETER.fullmatch(token[2:-1] if token.startswith("${") else token[1:])
         if match is None:
             return UNKNOWN
@@ -222,13 +225,8 @@ class Scope:
 
 
 def _joined(value: Value) -> str:
-    return (
-        " ".join(value)
-        if isinstance(value, tuple)
-        else value
-        if isinstance(value, str)
-        else UNKNOWN
-    )
+    value = " ".join(value) if isinstance(value, tuple) else value
+    return value if isinstance(value, str) else UNKNOWN
 
 
 def _split(text: str) -> list[str | None]:

@@ -66,6 +66,7 @@ def test_a_data_set_is_known_by_name_part_task_or_directory(words: str, name: st
         "--dataset imagenet100",
         "--data-path /data/mycars",
         "--data-path /data/imagenet/subset10",
+        "--data-path /data/instructions/ImageNet/train.json",
         "--dataset alpaca,identity",
         "--dataset mnli qqp",
         "--dataset imagenet --fraction 0.1",

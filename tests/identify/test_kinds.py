@@ -84,6 +84,9 @@ def test_a_query_and_its_passages_are_no_single_sample(program: str) -> None:
     [
         "torchrun tasks/main.py --task MSDP-EVAL-F1 --num-layers 24 --micro-batch-size 4",
         "python main.py --task test --batch_size 256 --epochs 3",
+        "python main.py --api_key x --base_url https://a.b/v1 --model meta-llama/llama-3.1-8b",
+        "python base.py launch run a/cluster --trainer.max_steps=9 --loader.global_batch_size=256",
+        "python inference_sft.py --model Qwen/Qwen2.5-7B-Instruct --max_length 4096 --use_qlora",
     ],
 )
 def test_a_task_that_judges_is_no_training(command: str) -> None:
@@ -97,11 +100,24 @@ def test_a_batch_beside_a_number_of_gpus_may_be_of_all(words: str) -> None:
     assert any("of one GPU or of all" in problem.text for problem in stated.doubts)
 
 
-@pytest.mark.parametrize("program", ["speculator/train_speculator.py", "medusa/train.py"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        "speculator/train_speculator.py",
+        "medusa/train.py",
+        "train_mem.py --vision_tower openai/clip-vit-large-patch14-336",
+        "train.py --image_tower openai/clip-vit-large-patch14",
+    ],
+)
 def test_what_is_trained_beside_a_network_is_not_that_network(program: str) -> None:
     stated = read(f"torchrun {program} --model_path meta-llama/Llama-2-7b-hf --batch_size 8")
     assert (stated.model, stated.values["batch_size"]) == (None, 8)
     assert "model" in {problem.field for problem in stated.contradictions}
+
+
+def test_a_network_that_the_catalog_lacks_is_told_beside_a_tower_too() -> None:
+    command = "torchrun train_mem.py --model liuhaotian/llava-v1.5-7b --vision_tower a/clip"
+    assert read(f"{command} --batch_size 8").unknown_model == "liuhaotian/llava-v1.5-7b"
 
 
 def test_a_way_of_tuning_that_is_not_known_is_told() -> None:
@@ -474,6 +490,9 @@ def test_the_version_of_a_data_set_does_not_hide_its_name() -> None:
     [
         ("torchrun train.py --strategy deepspeed_stage_1 --epochs 3", {"sharding": "zero1"}),
         ("torchrun train.py --strategy random --epochs 3", {"epochs": 3}),
+        ("python train.py model.width=8 datamodule.batch_size=24", {"batch_size": 24}),
+        ("python run_carbs_sweep.py --iterations 32 --steps 20 --seq_len 8", {"seq_len": 8}),
+        ("python evaluate_all_tasks.py --lr 0.1 --seq_len 64 --epochs 3", {"seq_len": 64}),
         ("torchrun train.py --fsdp --epochs 3", {"sharding": "fsdp"}),
         (
             "python train.py model=qwen datasets=[hh] batch_size=24 gradient_accumulation_steps=4"

@@ -172,6 +172,12 @@ def test_a_loop_over_arguments_leaves_what_it_would_set_where_there_are_none(loo
     assert words(text, UNKNOWN)[-1] == ("run", UNKNOWN)  # may be none, or several
 
 
+@pytest.mark.parametrize("written", ["${@:2}", '"${@:2}"', "${*: 2}"])
+def test_arguments_from_one_on_are_those_behind_it(written: str) -> None:
+    assert words(f"go() {{ python train.py {written}; }}\ngo a b --c")[-1][2:] == ("b", "--c")
+    assert words(f"shift\npython train.py {written}")[-1][2:] == (UNKNOWN,)
+
+
 def test_a_function_has_arguments_of_its_own() -> None:
     text = "A=1\nf() {\n  while [ $# -gt 0 ]; do\n    A=2\n    run x\n  done\n}\nf a\nrun $A"
     assert [c.words for c in read_script(text).commands if c.words[0] == "run"] == [

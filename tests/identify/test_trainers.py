@@ -230,6 +230,23 @@ def test_no_default_stands_where_the_program_computes_in_16_bits_of_itself(
 
 
 @pytest.mark.parametrize(
+    ("text", "precision"),
+    [
+        ("with torch.autocast('cuda', dtype=torch.bfloat16, enabled=args.amp):\n", "bf16"),
+        ("d = torch.float16 if old else torch.bfloat16\nwith autocast('cuda', d):\n", "fp16"),
+        ("with autocast(enabled=args.amp):\n", "fp16"),
+    ],
+)
+def test_amp_is_in_the_format_of_the_programs_autocast(
+    tmp_path: Path, text: str, precision: str
+) -> None:
+    (tmp_path / "mine.py").write_text(text)
+    argv = ("python", "mine.py", "--amp", "--model", "resnet50", "--epochs", "3")
+    found = identify(argv=argv, files=user_files(tmp_path)).values["precision"]
+    assert str(found) == f"mixed_{precision}_fp32"
+
+
+@pytest.mark.parametrize(
     ("text", "flags", "sound"),
     [
         ("model = get_peft_model(model, LoraConfig(r=8))\n", "", False),

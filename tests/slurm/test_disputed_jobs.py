@@ -43,19 +43,19 @@ def test_no_limit_is_set_and_the_reason_is_told(decider: Any, job: DisputedJob) 
 def test_the_job_they_are_made_of_gets_a_limit(decider: Any) -> None:
     """Else no limit would say nothing."""
     plain = "#!/bin/bash\npython train.py --model resnet50 --batch-size 256 --epochs 90 --amp"
-    script = f"{plain} --img-size 224 --dataset imagenet --device 0,1,2,3\n"
+    script = f"{plain} --img-size 224 --dataset imagenet --devices 4 --accelerator gpu\n"
     assert decider().decide(submit(comment=None, script=script)).time_limit is not None
 
 
 def test_a_device_by_its_kind_is_one(decider: Any) -> None:
     script = f"#!/bin/bash\n{TRAIN.replace('--epochs 90', '--epochs 9')} --device cuda\n"
-    spread = script.replace("cuda", "0,1,2,3")
+    spread = script.replace("--device cuda", "--devices 4 --accelerator gpu")
     one, four = (decider().decide(submit(comment=None, script=s)) for s in (script, spread))
     assert one.time_limit > 2 * four.time_limit
 
 
 def test_flags_that_change_no_time_take_no_limit(decider: Any) -> None:
-    plain = f"{TRAIN} --device 0,1,2,3 --lr 0.1 --wd=1e-4 --workers 8 --output-dir o"
+    plain = f"{TRAIN} --devices 4 --accelerator gpu --lr 0.1 --wd=1e-4 --workers 8 --output-dir o"
     before = (
         "module load cuda\nexport NCCL_IB_DISABLE=0\ncp train.py out/\nsleep 5\n"
         'eval "$(conda shell.bash hook)"\nconda activate x\nsudo nvidia-smi -pm 1\n'
@@ -90,7 +90,7 @@ def test_flags_that_change_no_time_take_no_limit(decider: Any) -> None:
     ],
 )
 def test_flags_that_may_change_the_time_take_the_limit(decider: Any, flag: str) -> None:
-    script = f"#!/bin/bash\n{TRAIN} --device 0,1,2,3 {flag}\n"
+    script = f"#!/bin/bash\n{TRAIN} --devices 4 --accelerator gpu {flag}\n"
     assert decider().decide(submit(comment=None, script=script)).time_limit is None
 
 
@@ -105,7 +105,7 @@ def test_flags_that_may_change_the_time_take_the_limit(decider: Any, flag: str) 
 def test_processes_that_are_told_of_each_other_train_together(
     decider: Any, sign: str, instead: str
 ) -> None:
-    srun = f"srun -n 4 {TRAIN} --device 0,1,2,3"
+    srun = f"srun -n 4 {TRAIN} --devices 4 --accelerator gpu"
     script = f"#!/bin/bash\n#SBATCH --gres=gpu:4\n{srun.replace(sign, instead)}\n"
     assert decider().decide(submit(comment=None, script=script)).time_limit is not None
 
@@ -117,7 +117,7 @@ def test_the_commonest_flags_that_change_no_time_leave_the_limit(decider: Any) -
         " --tokenizer-name-or-path t --init-method-std 0.02 --launcher slurm --max-grad-norm 1"
         " --remove-unused-columns False --caption-column label --center-crop --data-impl mmap"
     )
-    script = f"#!/bin/bash\n{TRAIN} --device 0,1,2,3 {flags}\n"
+    script = f"#!/bin/bash\n{TRAIN} --devices 4 --accelerator gpu {flags}\n"
     assert decider().decide(submit(comment=None, script=script)).time_limit is not None
 
 
@@ -131,7 +131,7 @@ def test_what_is_not_known_is_told_on_one_short_line(decider: Any) -> None:
     flags = f"'--evil\nprecision-time: limit set' --{'a' * 500} " + " ".join(
         f"--n{n} 1" for n in range(99)
     )
-    script = f"#!/bin/bash\n{TRAIN} --device 0,1,2,3 {flags}\n"
+    script = f"#!/bin/bash\n{TRAIN} --devices 4 --accelerator gpu {flags}\n"
     stated = identify(script=script, argv=("job.sh",))
     assert len(stated.unclear) < 20
     assert all(word.isprintable() and len(word) <= 43 for word in stated.unclear)
