@@ -121,7 +121,7 @@ def show_stated(stated: Stated) -> None:
         rows = [(name, one["value"], one["from"]) for name, one in fields.items()]
         show_table(("field", "value", "from"), rows, left=3)
     else:
-        click.echo("no training job is recognised")
+        click.echo("nothing is read of a training job")
     for name, why in told["assumed"].items():
         click.echo(f"{name} is not stated: {why} is assumed")
     if stated.alone:

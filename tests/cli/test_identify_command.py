@@ -61,7 +61,7 @@ def test_a_file_that_is_not_read_keeps_the_job_from_a_prediction(run: Run) -> No
 
 
 def test_what_does_not_train_is_said_to_be_no_job(run: Run, run_json: RunJson) -> None:
-    assert run("identify", "--", "ls", "-l").stdout == "no training job is recognised\n"
+    assert run("identify", "--", "ls", "-l").stdout == "nothing is read of a training job\n"
     assert run_json("identify", "ls", "-l")["fields"] == {}
 
 
