@@ -41,14 +41,15 @@ CONTRADICTION = "they contradict each other: leave one out"
 class Software:
     """What runs a training step, as far as its time and memory depend on it.
 
-    ``framework`` and ``date`` (year and part) choose the
-    defaults. ``compiled`` steps are fused and cost the host less, ``captured`` ones next to
-    nothing; ``fused_kernels`` fuse pointwise work alone, one that ``spells_out`` GELU and layer
-    norm runs a kernel for each operation. ``one_process`` launches the work of every GPU in turn.
-    ``recompute`` is ``nothing``, ``attention`` or ``layers``, the latter without
-    what no gradient reads where ``recompute_ends_early``. ``frozen`` is nothing, ``backbone`` (all
-    but the last layer) or ``part``, ``objective`` nothing, ``distillation`` or ``preference``.
-    A ``resumed`` one goes on from a checkpoint, one that ``evaluates`` does so after each epoch.
+    ``framework`` and ``date`` (year and part) choose the defaults. ``compiled`` steps are fused and
+    cost the host less, ``captured`` ones next to nothing; ``fused_kernels`` fuse pointwise work
+    alone. A kernel runs for each operation of GELU and layer norm where one ``spells_out``, for
+    each cast of autocast where it ``casts_one_by_one``, and of an update that is no
+    ``fused_update``. ``one_process`` launches the work of every GPU in turn. ``recompute`` is
+    ``nothing``, ``attention`` or ``layers``, the latter without what no gradient reads where
+    ``recompute_ends_early``. ``frozen`` is nothing, ``backbone`` (all but the last layer) or
+    ``part``, ``objective`` nothing, ``distillation`` or ``preference``. A ``resumed`` one goes on
+    from a checkpoint, one that ``evaluates`` does so after each epoch.
     ``half_weights`` (apex O2) are weights in the lower format beside FP32 masters. What is None was
     not stated. ``settings`` say where each field comes from. ``older_attention`` is a kernel made
     for the generation before.
@@ -65,6 +66,7 @@ class Software:
     compiled: bool = False
     fused_kernels: bool = False
     spells_out: bool = False
+    casts_one_by_one: bool = False
     scores_every_token: bool = False
     captured: bool = False
     tf32_products: bool = False
@@ -81,6 +83,7 @@ class Software:
     packs: bool = False
     one_process: bool = False
     updates: bool = True
+    fused_update: bool = True
     overlaps_gradients: bool = True
     overlaps_weights: bool = True
     overlaps_tensor_messages: bool = False
@@ -334,6 +337,7 @@ class OptimizerRule:
     state_bytes_per_parameter: float
     launches_per_tensor: float
     spelt_out_bytes: float = 0.0
+    eager_bytes: float = 0.0
     layerwise: bool = False
 
 

@@ -11,12 +11,13 @@ function its inputs are cast where they are of the lower format, and the gradien
 Builders of the catalog name no origins. There, everything else runs in the format of
 what was computed before it: FP32 behind a forward operator of the FP32 list, the lower format
 behind a gradient. As each forward operator is followed by its gradients, pointwise work behind a
-softmax or layer norm is mostly priced in the lower format, as fused training code runs it.
+softmax or layer norm is mostly priced in the lower format, as fused training code runs it;
+``one_by_one`` is for code that does not fuse.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from math import prod
@@ -90,18 +91,22 @@ class TypedOperator(NamedTuple):
     tensor_core: bool
 
 
-def autocast(graph: Graph, precision: Precision, gpu: Gpu) -> tuple[TypedOperator, ...]:
+def autocast(
+    graph: Graph, precision: Precision, gpu: Gpu, *, one_by_one: bool = False
+) -> tuple[TypedOperator, ...]:
     """Type every operator of a graph and add the weight casts of a mixed policy.
 
     A mixed policy casts each FP32 weight once a micro-step to the lower format, and writes its
     gradient back in FP32; what is frozen is kept in the lower one. What FP8 and FP4 multiply is
-    cast behind each product.
+    cast behind each product. ``one_by_one`` are kernels for what is cast in front of products.
     """
     typed = _typed(graph, precision, gpu)
     if precision.mixed:
         low = precision.activation_dtype
         if any(o.origins is not None for o in graph.operators):  # of a trace
-            typed = list(_with_casts(typed, low, gpu))
+            typed = list(_with_casts(typed, low, gpu, one_by_one or gpu.kind == CPU))
+        elif one_by_one:
+            typed = list(_in_eager_code(typed, low))
         weights = graph.trainable_parameters - graph.sparse_parameters
         cast = Operator(
             Kind.CAST,
@@ -182,11 +187,12 @@ def _format(operator: Operator, wide: frozenset[str], low: Dtype, flowing: Dtype
     return FP32 if listed or not wide.isdisjoint(operator.origins) else low
 
 
-def _with_casts(typed: Iterable[TypedOperator], low: Dtype, gpu: Gpu) -> Iterator[TypedOperator]:
+def _with_casts(
+    typed: Iterable[TypedOperator], low: Dtype, gpu: Gpu, of_products: bool
+) -> Iterator[TypedOperator]:
     """The operators, with the casts around listed functions whose inputs are of lower format.
 
-    On a CPU also those in front of products whose inputs are FP32: compiled and fused training code
-    of GPUs has few of them.
+    ``of_products``: also those in front of products whose inputs are FP32.
     """
     wide, widens = wide_origins(gpu), frozenset() if gpu.kind == CPU else CUDA_WIDEN
     casts: dict[bool, TypedOperator | None] = {}  # of products, and of all else
@@ -194,7 +200,7 @@ def _with_casts(typed: Iterable[TypedOperator], low: Dtype, gpu: Gpu) -> Iterato
         operator = item.operator
         product = operator.kind in PRODUCT_KINDS
         if operator.direction is FORWARD:
-            casts[product] = cast = _cast_before(operator, low, wide, gpu.kind == CPU)
+            casts[product] = cast = _cast_before(operator, low, wide, of_products)
             if cast and listed_name(operator.function) in widens:
                 item = item._replace(bytes=item.bytes - operator.reads * (FULL - low.bytes))
             elif cast:
@@ -208,15 +214,53 @@ def _with_casts(typed: Iterable[TypedOperator], low: Dtype, gpu: Gpu) -> Iterato
 
 
 def _cast_before(
-    operator: Operator, low: Dtype, wide: frozenset[str], on_cpu: bool
+    operator: Operator, low: Dtype, wide: frozenset[str], of_products: bool
 ) -> TypedOperator | None:
     """The cast of what a forward operator reads, None where it reads what it computes in."""
     low_inputs = wide.isdisjoint(operator.origins or ())
     if listed_name(operator.function) in wide and low_inputs:
         return _cast(operator, operator.reads, low)
-    if on_cpu and operator.kind in PRODUCT_KINDS and not low_inputs:
+    if of_products and operator.kind in PRODUCT_KINDS and not low_inputs:
         return _cast(operator, operator.reads - weights_of(operator), low)
     return None
+
+
+def _in_eager_code(typed: Sequence[TypedOperator], low: Dtype) -> Iterator[TypedOperator]:
+    """The operators of a builder, with the casts and the FP32 results of torch's eager autocast.
+
+    What a norm or a look-up gives stays FP32 until a product, in front of which it is cast for each
+    product that reads it. So is the trunk of a network whose norms are layer norms, where FP32 and
+    the lower format are added.
+    """
+    kinds = {t.operator.kind for t in typed}
+    trunk = Kind.LAYER_NORM in kinds and Kind.GROUP_NORM not in kinds
+    wide, read, raised, cast = False, (0, 0), False, None
+    for item in typed:
+        operator = item.operator
+        kind, back = operator.kind, operator.direction is DATA_GRADIENT
+        if operator.direction is FORWARD:
+            cast, adds = None, trunk and operator.function == "add"
+            raised = kind is Kind.ELEMENTWISE and (wide or adds)
+            if kind in PRODUCT_KINDS:
+                shared, read = read, (operator.dims[0], operator.dims[2])
+                if wide or read == shared:
+                    yield (cast := _cast(operator, _activations(operator), low))
+                read, wide = read if cast else (0, 0), False
+            else:
+                read, wide = (0, 0), wide or adds or kind in FULL_PRECISION
+        if raised and kind is Kind.ELEMENTWISE:
+            item = item._replace(dtype=FP32, bytes=(operator.reads + operator.writes) * FULL)
+        yield item
+        if cast and back:
+            yield cast._replace(operator=replace(cast.operator, direction=DATA_GRADIENT))
+            cast = None
+
+
+def _activations(product: Operator) -> float:
+    """Elements of the left matrix of a product, without weights."""
+    if product.kind is Kind.BATCHED_GEMM:
+        return float(product.dims[0] * prod(product.dims[2:]))
+    return product.reads - weights_of(product)
 
 
 def weights_of(operator: Operator) -> float:

@@ -90,13 +90,22 @@ def job_graph(job: TrainingJob, entry: ModelEntry) -> Graph:
 @lru_cache(maxsize=16)
 def job_operators(job: TrainingJob, graph: Graph) -> tuple[TypedOperator, ...]:
     """The operators of a graph in the formats, layouts and fusions of the job's framework."""
-    return lowered(job, _stored(job, _typed(graph, runnable(job), job.gpu)))
+    typed = _typed(graph, runnable(job), job.gpu, casts_one_by_one(job))
+    return lowered(job, _stored(job, typed))
+
+
+def casts_one_by_one(job: TrainingJob) -> bool:
+    """Whether autocast runs a kernel for each cast; FSDP and frozen weights are 16 bits anyway."""
+    software = job.software
+    fuses_casts = software.compiled or software.captured or fuses(job)
+    full = storage_of(job).autocast and job.shards == "ddp" and not software.trains_adapters
+    return software.casts_one_by_one and full and not fuses_casts
 
 
 @lru_cache(maxsize=16)
-def _typed(graph: Graph, precision: Precision, gpu: str) -> tuple[TypedOperator, ...]:
+def _typed(graph: Graph, precision: Precision, gpu: str, eager: bool) -> tuple[TypedOperator, ...]:
     """The operators of a graph in their formats; kept for a job and what it could be instead."""
-    return autocast(graph, precision, find_gpu(gpu))
+    return autocast(graph, precision, find_gpu(gpu), one_by_one=eager)
 
 
 def _stored(job: TrainingJob, typed: tuple[TypedOperator, ...]) -> tuple[TypedOperator, ...]:

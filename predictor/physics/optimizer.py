@@ -11,7 +11,7 @@ from ..job.precision import Dtype
 from ..job.software import TRACED, OptimizerRule, optimizer_named, optimizer_rules
 from ..job.training_job import TrainingJob
 from .autocast import TypedOperator
-from .job_graph import LOW_ACTIVATIONS, LOW_WEIGHTS
+from .job_graph import LOW_ACTIVATIONS, LOW_WEIGHTS, storage_of
 from .operator_time import OperatorTimes
 
 # Frameworks that step with one multi-tensor kernel whatever the recipe calls it: apex FusedAdam in
@@ -52,8 +52,11 @@ def update_seconds(
     operators: OperatorTimes, job: TrainingJob, rule: OptimizerRule, weights: float, tensors: float
 ) -> float:
     """Device seconds of the update of ``weights`` elements in ``tensors``, those of one shard."""
-    spelt_out = rule.spelt_out_bytes if job.framework == SPELLS_OUT else 0.0
-    per_weight = (spelt_out or rule.bytes_per_parameter) + UNSCALE_BYTES * job.precision.mixed
+    moved = rule.spelt_out_bytes if job.framework == SPELLS_OUT else 0.0
+    if not (job.software.fused_update or job.shards.startswith("zero")):  # DeepSpeed's FusedAdam
+        moved = rule.eager_bytes
+    per_weight = (moved or rule.bytes_per_parameter) + UNSCALE_BYTES * job.precision.mixed
+    per_weight *= storage_of(job).state_scale
     if job.hardware.kind == CPU:
         updates = _one_by_one(rule, weights, tensors)
     else:

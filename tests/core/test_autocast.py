@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -327,3 +328,41 @@ def test_torch_lowers_products_of_fp32_inputs_too(kind: Kind) -> None:
         assert TORCH[kind](torch, torch.nn.functional, x).dtype is torch.float16
     after_softmax = chain((Kind.SOFTMAX, kind), Precision.MIXED_FP16_FP32)
     assert after_softmax[1].dtype is Dtype.FP16
+
+
+class TestOneByOne:
+    """What torch's eager autocast runs beside: a kernel for each cast, and an FP32 trunk."""
+
+    @staticmethod
+    def run(*kinds: Kind, function: str = "") -> list[str]:
+        forward = [
+            Operator(k, Direction.FORWARD, (8, 8, 8), 1024.0, 128, 64, function=function * (n == 1))
+            for n, k in enumerate(kinds)
+        ]
+        back = [replace(o, direction=Direction.DATA_GRADIENT, function="") for o in forward]
+        both = tuple(one for pair in zip(forward, back, strict=True) for one in pair)
+        whole = Graph(both, 64, 64, 1, 0, 64.0)
+        typed = autocast(whole, Precision.MIXED_BF16_FP32, H100, one_by_one=True)[:-1]
+        return [f"{t.operator.kind.value} {t.dtype.value} {t.bytes:g}" for t in typed]
+
+    def test_each_product_behind_a_norm_casts_its_input_and_its_gradient(self) -> None:
+        found = self.run(Kind.LAYER_NORM, Kind.GEMM, Kind.GEMM, Kind.ELEMENTWISE, Kind.GEMM)
+        cast, gemm = "cast bf16 384", "gemm bf16 384"  # 64 inputs of 4 bytes, 64 of 2
+        pair = [cast, gemm, gemm, cast]
+        norm, pointwise = "layer_norm fp32 768", "elementwise bf16 384"
+        assert found == [norm, norm, *pair, *pair, pointwise, pointwise, gemm, gemm]
+
+    def test_pointwise_work_behind_a_softmax_and_the_trunk_are_fp32_both_ways(self) -> None:
+        wide, low = "elementwise fp32 768", "elementwise bf16 384"
+        assert self.run(Kind.SOFTMAX, Kind.ELEMENTWISE)[2:] == [wide, wide]
+        assert self.run(Kind.GEMM, Kind.ELEMENTWISE, Kind.LAYER_NORM)[2:4] == [low, low]
+        trunk = self.run(Kind.GEMM, Kind.ELEMENTWISE, Kind.LAYER_NORM, function="add")
+        assert trunk[2:4] == [wide, wide]
+        mixed = (Kind.GEMM, Kind.ELEMENTWISE, Kind.LAYER_NORM, Kind.GROUP_NORM)
+        assert self.run(*mixed, function="add")[2:4] == [low, low]  # its trunk is of convolutions
+
+    def test_no_work_is_added_or_lost_but_casts(self) -> None:
+        for model in MODELS:
+            typed = autocast(graph(model), Precision.MIXED_BF16_FP32, H100, one_by_one=True)
+            kept = tuple(t.operator for t in typed if t.operator.kind is not Kind.CAST)
+            assert kept == graph(model).operators

@@ -78,6 +78,31 @@ def test_forward_and_backward_alone_have_no_update(steps: StepModel) -> None:
     assert stated.optimizer_s < whole.optimizer_s / 2  # gradients are still set to zero
 
 
+def test_eager_pytorch_runs_each_cast_and_each_operation_of_an_update(steps: StepModel) -> None:
+    job = TrainingJob(model="vit-base-16", precision="amp", gpu="a100", gpus=8, batch_size=64)
+    eager = steps.price(job)
+    assert job.software.casts_one_by_one
+    assert steps.price(job.but(sharding="fsdp")).memory_s < eager.memory_s
+    for said in (
+        {"options": "fused=on"},
+        {"source": "deeplearningexamples"},
+        {"options": "compile=on"},
+    ):
+        assert steps.price(job.but(**said)).memory_s < 0.95 * eager.memory_s, said
+    plain, fused = (
+        steps.price(job.but(model="gpt2-124m", seq_len=1024, batch_size=4, **said)).optimizer_s
+        for said in (
+            {"framework": "pytorch 2.4", "gpu": "t4", "optimizer": "adamw"},
+            {"framework": "pytorch 2.4", "gpu": "t4", "optimizer": "adamw_torch_fused"},
+        )
+    )
+    assert 2 * fused < plain < 3 * fused
+    assert not job.software.fused_update
+    assert job.but(model="gpt2-124m", framework="pytorch 2.9").software.fused_update
+    bert = job.but(model="bert-large", framework="nvcr.io/nvidia/pytorch:21.11-py3")
+    assert not bert.software.casts_one_by_one
+
+
 def test_attention_made_for_ampere_is_slow_on_hopper(steps: StepModel) -> None:
     job = TrainingJob(
         model="llama3-8b", precision="bf16-mixed", gpu="h100", batch_size=1, seq_len=65536

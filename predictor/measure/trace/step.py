@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -108,7 +109,7 @@ class FakeNetwork:
             ]
             unnamed = [tensor for name, tensor in given if name is None]
             named = {name: tensor for name, tensor in given if name}
-            with recording, WholeLayers(recording):
+            with recording, WholeLayers(recording), _not_packed():
                 total = loss(self.module(*unnamed, **named))
                 if not isinstance(total, torch.Tensor) or total.numel() != 1:
                     raise GraphError("the loss must be a tensor of one element")
@@ -156,6 +157,24 @@ def _faked(module: torch.nn.Module, mode: FakeTensorMode) -> torch.nn.Module:
         raise GraphError(
             f"the network cannot be copied ({error}); give a function that builds it"
         ) from error
+
+
+@contextmanager
+def _not_packed() -> Iterator[None]:
+    """Keep Transformers from looking for packed samples.
+
+    Where values cannot be looked at, it masks as if there were some: attention is causal no more.
+    """
+    masks = sys.modules.get("transformers.masking_utils")
+    search = getattr(masks, "find_packed_sequence_indices", None)
+    if search is None:
+        yield
+        return
+    vars(masks)[search.__name__] = lambda _: None
+    try:
+        yield
+    finally:
+        vars(masks)[search.__name__] = search
 
 
 @contextmanager

@@ -84,12 +84,12 @@ def _formats(values: Any) -> tuple[Dtype, ...]:
     return tuple(FORMATS[dtype] for dtype in found)
 
 
-def typed(module: Any, device: str) -> list[TypedOperator]:
+def typed(module: Any, device: str, *, one_by_one: bool = False) -> list[TypedOperator]:
     """What the autocast pass makes of the traced network, weight casts left out."""
     inputs = of_examples(torch.empty(SIDE, SIDE), None)[0]
     calls = FakeNetwork(module).step(inputs, loss_named("sum"), SIDE, 0)
     graph = Graph(mapped(calls).operators, 0, 0, 0, 0, 0.0)
-    found = autocast(graph, Precision.MIXED_BF16_FP32, GPUS[device])
+    found = autocast(graph, Precision.MIXED_BF16_FP32, GPUS[device], one_by_one=one_by_one)
     assert found[-1].operator.kind is Kind.CAST  # of the weights
     return list(found[:-1])
 

@@ -61,8 +61,10 @@ def test_its_gradient_is_cast_back(function: Function, count: int) -> None:
 
 
 @each
-def test_on_a_gpu_no_input_of_a_product_is_cast(function: Function, count: int) -> None:
+def test_on_a_gpu_it_is_cast_where_code_is_eager(function: Function, count: int) -> None:
     assert not casts(function, "cuda", Direction.FORWARD)
+    eager = typed(Behind(function), "cuda", one_by_one=True)
+    assert sum(t.operator.kind is Kind.CAST for t in eager) == 2 * count  # both ways
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

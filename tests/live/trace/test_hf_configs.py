@@ -14,6 +14,8 @@ from click.testing import CliRunner, Result
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 from predictor.cli.main import main
+from predictor.graphs.catalog import graph_of
+from predictor.graphs.operator import Kind, Workload
 
 warnings.filterwarnings("ignore", module="transformers")
 
@@ -145,6 +147,17 @@ def test_a_config_is_enough(tmp_path: Path, name: str) -> None:
     assert told["parameters"] > 0
     assert told["any_batch_size"]
     assert told["any_seq_len"] == ("--seq-len" in case.words and case.any_length)
+
+
+def test_what_is_not_packed_is_causal(tmp_path: Path) -> None:
+    """Transformers masks as if samples were packed where it cannot look at their positions."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config("llama", "LlamaForCausalLM", **DECODER)))
+    run(path, "--seq-len", "4096")
+    operators = graph_of("own", (), Workload(1, seq_len=4096)).operators
+    attention = next(o for o in operators if o.kind is Kind.ATTENTION)
+    queries, keys, head, matrices = attention.dims
+    assert attention.flops == pytest.approx(2.0 * queries * keys * head * matrices)
 
 
 MISTAKES: dict[str, tuple[Any, tuple[str, ...], str]] = {
