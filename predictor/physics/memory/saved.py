@@ -246,7 +246,7 @@ def _elementwise(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
         held = elements
         split = flow.previous in (Kind.GEMM, Kind.EMBEDDING)
         scores = held if flow.in_scores else 0.0
-    elif name in NOTHING_KEPT or not backward or again < elements:
+    elif name in NOTHING_KEPT or not backward or again < elements or not op.writes:
         pass
     elif name in RESULT_KEPT:
         held, kept = elements * width, True
@@ -258,7 +258,7 @@ def _elementwise(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
     else:
         chain = SPELT_GELU_TENSORS - 1 if name == SPELT_GELU else 0
         held = flow.keep(elements, width) + chain * elements * width
-    in_place = not backward and flow.kept  # a bias or a mask is added where the tensor lies
+    in_place = not op.writes or (not backward and flow.kept)  # a sum going back; a bias or mask
     if not in_place:
         flow.fresh(elements, width, kept=kept)
     moved = 2 * elements * width
