@@ -305,6 +305,6 @@ def warn_of_memory(predictions: Sequence[Prediction], *, strict: bool) -> None:
         needs = f"needs {gibibytes(fit.need_bytes)} of {gibibytes(fit.have_bytes)} a GPU"
         advice = " or ".join(one.text for one in fit.advice) or "none of the changes we know"
         what = f"{job.model}, {job.precision.value}, {job.gpus} x {job.gpu}"
-        warn(f"DOES NOT FIT: {what} {needs}; would fit: {advice}")
+        warn(f"DOES NOT FIT: {what} {needs} ({fit.margin:.0%} kept free); would fit: {advice}")
     if unfit and strict:
         raise SystemExit(1)

@@ -289,6 +289,7 @@ def test_a_job_that_does_not_fit_is_told_what_would(run: Run, run_json: RunJson)
     lines = answer.stdout.splitlines()
     assert any("does not fit" in line for line in lines)
     assert "DOES NOT FIT: resnet50, fp32, 1 x v100-sxm2-16gb" in answer.stderr
+    assert "GiB a GPU (10% kept free); would fit: " in answer.stderr
     assert "DOES NOT FIT" in run(*words, "--strict", code=1).stderr
     advice = run_json(*words)["memory"]["advice"]
     assert [f"would fit: {a}" for a in advice] == [
