@@ -318,7 +318,7 @@ def test_a_device_class_is_asked_for_like_a_resource() -> None:
 
 def test_under_reserve_a_small_job_leaves_nvlink_to_one_that_takes_a_node() -> None:
     decider, first = known(prioritize={"policy": "reserve"}), {}
-    command = BERT.replace("large", "base").replace("512", "256").replace("32", "8")
+    command = BERT.replace("large", "base").replace("512", "256").replace("32", "6")
     for gpus in (1, 8):
         job = decider.job_of(review(command=command, gpus=gpus)["request"]["object"])
         assert job is not None
