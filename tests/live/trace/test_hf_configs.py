@@ -153,8 +153,8 @@ def test_what_is_not_packed_is_causal(tmp_path: Path) -> None:
     """Transformers masks as if samples were packed where it cannot look at their positions."""
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config("llama", "LlamaForCausalLM", **DECODER)))
-    run(path, "--seq-len", "4096")
-    operators = graph_of("own", (), Workload(1, seq_len=4096)).operators
+    run(path, "--seq-len", "2048")
+    operators = graph_of("own", (), Workload(1, seq_len=2048)).operators
     attention = next(o for o in operators if o.kind is Kind.ATTENTION)
     queries, keys, head, matrices = attention.dims
     assert attention.flops == pytest.approx(2.0 * queries * keys * head * matrices)
