@@ -105,7 +105,7 @@ def autocast(
         low = precision.activation_dtype
         if any(o.origins is not None for o in graph.operators):  # of a trace
             typed = list(_with_casts(typed, low, gpu, one_by_one or gpu.kind == CPU))
-        elif one_by_one:
+        elif one_by_one and gpu.kind != CPU:
             typed = list(_in_eager_code(typed, low))
         weights = graph.trainable_parameters - graph.sparse_parameters
         cast = Operator(

@@ -22,7 +22,7 @@ from predictor.physics.autocast import (
     autocast,
     runnable,
 )
-from profiles.gpus import find_gpu
+from profiles.gpus import CPU, find_gpu
 
 V100, A100, H100 = (find_gpu(name) for name in ("v100", "a100", "h100"))
 PURE = tuple(p for p in Precision if not p.mixed)
@@ -366,3 +366,12 @@ class TestOneByOne:
             typed = autocast(graph(model), Precision.MIXED_BF16_FP32, H100, one_by_one=True)
             kept = tuple(t.operator for t in typed if t.operator.kind is not Kind.CAST)
             assert kept == graph(model).operators
+
+    def test_on_a_cpu_a_builder_is_as_before(self) -> None:
+        """Its autocast leaves norms in the format they are given."""
+        cpu = replace(H100, kind=CPU)
+        one, other = (
+            autocast(graph("bert-base"), Precision.MIXED_BF16_FP32, cpu, one_by_one=eager)
+            for eager in (True, False)
+        )
+        assert one == other
