@@ -174,8 +174,8 @@ def _with_defaults(reading: _Reading, found: Configured, stated: Stated) -> Stat
 
 def _fixed(texts: Sequence[str], text: Mapping[str, str]) -> bool:
     """Whether a program's texts do a thing that no flag of it asks for."""
-    does, asks = (re.search(text.get(n, "(?!)"), "\n".join(texts)) for n in ("sign", "asked"))
-    return does is not None and asks is None
+    whole, asked = "\n".join(texts), text.get("asked")
+    return bool(re.search(text["sign"], whole)) and not (asked and re.search(asked, whole))
 
 
 def _trainer(reading: _Reading, stated: Stated, usual: str | None) -> str | None:
