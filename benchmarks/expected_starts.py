@@ -17,7 +17,7 @@ import numpy as np
 from estimates import moments
 
 from predictor.site.capacity.live import Live, LiveJob
-from predictor.site.expected_starts import DRAWS, HIGH, LOW, draw_levels, replayed
+from predictor.site.expected_starts import DRAWS, HIGH, LOW, drawn_s, replayed
 from predictor.site.history.accounting_table import AccountingTable
 from predictor.site.history.run import Run
 from predictor.site.replay import Floats, Policy, Pool, SlurmRules, Trace, replay
@@ -105,27 +105,17 @@ def _at(
     jobs = tuple(
         LiveJob(
             job_id=str(at),
-            name="",
-            user="",
-            account="",
-            partition="",
+            request=replace(runs[at].request, gpu_type=pool.name),
             submit_s=runs[at].submit_s,
             start_s=begin,
             limit_s=float(limit_s[at]),
-            gpus=runs[at].request.gpus,
-            gpu_type=pool.name,
         )
         for at, begin in zip(rows, begun, strict=True)
     )
     live = Live(scheduler="slurm", cluster="", at_s=now_s, jobs=jobs, pools=(pool,))
     ran_s = np.array([0.0 if begin is None else now_s - begin for begin in begun])
     estimates = [estimate_job(runs[at].request, memory) for at in rows]
-    left_s = np.array(
-        [
-            [one.left_s(level, ran) for level in levels]
-            for one, ran, levels in zip(estimates, ran_s, draw_levels(len(rows)), strict=True)
-        ]
-    ).clip(LEAST_S)
+    left_s = drawn_s(live, estimates).clip(LEAST_S)
     real_s = (start_s[rows] - now_s)[waits]
     yield "our estimates", real_s, replayed(live, left_s, live.pools).start_s[waits]
     by_limit_s = np.tile((limit_s[rows] - ran_s)[:, None], (1, DRAWS))

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from kubernetes import client as api
 
 from predictor.site.capacity.live import NOTHING, Live, LiveJob, Waits, pools_of_nodes
+from predictor.site.similar.request import JobRequest, stated_fields
 
 from .cli import IN_CLUSTER, KUBECONFIG, api_client
 from .config import Config
@@ -72,19 +73,24 @@ def _job(
         named = {gpu_name(node.type_for(one.job.resource)) for node in fits} - {None}
         types.add(named.pop() if len(named) == 1 else None)
         nowhere = nowhere or not fits
+    limit_s = min((one.limit_s for one in seen if one.limit_s is not None), default=None)
     return LiveJob(
         job_id=job_id(head),
-        name=head.name,
-        user=head.namespace,
-        account=head.namespace,
-        partition=head.queue,
+        request=JobRequest(
+            user=head.namespace,
+            account=head.namespace,
+            name=head.name,
+            partition=head.queue,
+            gpus=gpus,
+            gpu_type=(types.pop() if len(types) == 1 else None) or "",
+            limit_s=limit_s,
+            script=head.job.script,
+            **stated_fields(max((one.asked for one in seen), key=len)),
+        ),
         submit_s=min(one.submit_s for one in seen),
         start_s=min((pod.start_s for pod in started if pod.start_s is not None), default=None),
-        limit_s=min((one.limit_s for one in seen if one.limit_s is not None), default=None),
-        gpus=gpus,
-        gpu_type=types.pop() if len(types) == 1 else None,
+        limit_s=limit_s,
         nodes=len({pod.node for pod in started}) or 1,
-        asked=max((one.asked for one in seen), key=len),
         # The API server writes it on pods alone.
         priority=max(one.priority_value for one in seen),
         held=bool(jobs) and all(one.suspended and not one.queue for one in jobs),

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -19,6 +20,7 @@ from predictor.site.expected_starts import (
     LEAST_S,
     ExpectedTime,
     draw_levels,
+    drawn_s,
     limit_left_s,
     replayed,
 )
@@ -215,23 +217,29 @@ def read(policy: SlurmPolicy) -> Live:
 
 
 def _job(job: SlurmJob, runs: Runs, places: Places, waits: Waiters, reserved: KeptGpus) -> LiveJob:
-    context = RuleContext(
-        name=job.name, user=job.user, account=job.account, partition=job.partitions[0]
-    )
+    named: dict[str, Any] = {"name": job.name, "user": job.user, "account": job.account}
+    named["partition"] = job.partitions[0]
+    asked = runs.asked(job.comment, job.admin_comment, RuleContext(**named)).text
+    mark = parse_mark(job.admin_comment) or JobMark()
+    own_min = job.limit_min if mark.own is None else mark.own_min
     pending = job.state == "PENDING"
     return LiveJob(
         job_id=job.label,
-        name=job.name,
-        user=job.user,
-        account=job.account,
-        partition=job.partitions[0],
+        request=JobRequest(
+            **named,
+            gpus=job.gpus,
+            gpu_type=places.gpu_type(job) or "",
+            cpus=mark.cpus,
+            memory_bytes=None if mark.mem is None else mark.mem * MIB,
+            limit_s=None if own_min in (None, math.inf) else own_min * MINUTE_S,
+            script=mark.script or "",
+            directory=job.work_dir,
+            **stated_fields(asked),
+        ),
         submit_s=job.submit_s,
         start_s=None if pending else job.start_s,
         limit_s=None if job.limit_min is None else job.limit_min * MINUTE_S,
-        gpus=job.gpus,
-        gpu_type=places.gpu_type(job),
         nodes=job.nodes,
-        asked=runs.asked(job.comment, job.admin_comment, context).text,
         priority=job.priority,
         held=job.held,
         array=job.label.partition("_")[0],
@@ -257,11 +265,14 @@ class JobEta:
 def etas(live: Live, queue: Iterable[SlurmJob], memory: SiteMemory) -> tuple[JobEta, ...]:
     """Of all GPU jobs of a queue, running ones by their end, then pending ones by their start."""
     known = {job.label: job for job in queue}
-    levels = draw_levels(len(live.jobs))
-    run_s, bases = np.zeros(levels.shape), list[str]()
-    for at, job in enumerate(live.jobs):
-        drawn, basis = _run_time(job, known.get(job.job_id), memory, live.at_s, levels[at])
-        run_s[at] = drawn
+    estimates = [estimate_job(job.request, memory) for job in live.jobs]
+    run_s, levels, bases = drawn_s(live, estimates), draw_levels(len(live.jobs)), list[str]()
+    for at, (job, estimate) in enumerate(zip(live.jobs, estimates, strict=True)):
+        first = next(iter(estimate.similar), None)
+        basis = f"{first.seen} runs {first.similarity.words}" if first else "limit"
+        told = _told(job, known.get(job.job_id), live.at_s, levels[at], learned=bool(first))
+        if told is not None:
+            run_s[at], basis = told
         bases.append(basis)
     starts = live.at_s + replayed(live, run_s, live.pools).start_s
     found = []
@@ -271,10 +282,10 @@ def etas(live: Live, queue: Iterable[SlurmJob], memory: SiteMemory) -> tuple[Job
         reason = job.waits.never or ("held" if job.held else "") or job.waits.text
         eta = JobEta(
             job_id=job.job_id,
-            user=job.user,
-            name=job.name,
+            user=job.request.user,
+            name=job.request.name,
             state="PD" if waits else "R",
-            gpus=job.gpus,
+            gpus=job.request.gpus,
             start=ExpectedTime.of(start_s),
             end=ExpectedTime.of((start_s if waits else live.at_s) + run_s[at]),
             basis="; ".join(part for part in (bases[at], reason) if part),
@@ -284,27 +295,26 @@ def etas(live: Live, queue: Iterable[SlurmJob], memory: SiteMemory) -> tuple[Job
     return tuple(sorted(found, key=lambda e: (e.state != "R", e.end.expected_s if e.end else far)))
 
 
-def _run_time(
-    job: LiveJob, record: SlurmJob | None, memory: SiteMemory, now_s: float, levels: Floats
-) -> tuple[Floats | float, str]:
-    """Seconds (d,) that it still runs, or will, and what that rests on: printed or similar runs."""
-    ran_s = 0.0 if job.start_s is None else max(0.0, now_s - job.start_s)
+def _told(
+    job: LiveJob, record: SlurmJob | None, now_s: float, levels: Floats, *, learned: bool
+) -> tuple[Floats | float, str] | None:
+    """Seconds (d,) that it still runs as its output says, or its mark where nothing is learned."""
+    if record is None:
+        return None
     left_s = limit_left_s(job, now_s)
-    if record is not None and job.start_s is not None:
-        reading = progress_of(record, job.asked)
+    ran_s = 0.0 if job.start_s is None else max(0.0, now_s - job.start_s)
+    if job.start_s is not None:
+        reading = progress_of(record, job.request.asked)
         if reading.remaining_s is not None:
             of = "" if reading.total is None else f" of {reading.total:g}"
             basis = f"printed: {reading.unit} {reading.at:g}{of}"
             read_s = time.time() - now_s  # many outputs take a while to read
             return max(1.0, min(reading.remaining_s + read_s, left_s)), basis
-    mark = (parse_mark(record.admin_comment) if record else None) or JobMark()
-    found = estimate_job(_request(job, mark), memory)
-    if not found.similar and mark.expected_s and mark.upper_s:
-        told_s = _still_left_s(mark.expected_s, mark.upper_s, ran_s, levels)
-        return np.clip(told_s, LEAST_S, max(LEAST_S, left_s)), "submit"
-    drawn = [max(LEAST_S, min(found.left_s(level, ran_s), left_s)) for level in levels]
-    first = next(iter(found.similar), None)
-    return np.array(drawn), f"{first.seen} runs {first.similarity.words}" if first else "limit"
+    mark = parse_mark(record.admin_comment) or JobMark()
+    if learned or not (mark.expected_s and mark.upper_s):
+        return None
+    told_s = _still_left_s(mark.expected_s, mark.upper_s, ran_s, levels)
+    return np.clip(told_s, LEAST_S, left_s), "submit"
 
 
 def _still_left_s(median_s: float, upper_s: float, ran_s: float, levels: Floats) -> Floats:
@@ -313,23 +323,3 @@ def _still_left_s(median_s: float, upper_s: float, ran_s: float, levels: Floats)
     past = ndtr(math.log(ran_s / median_s) / spread) if ran_s else 0.0
     whole_s: Floats = median_s * np.exp(spread * ndtri(past + (1 - past) * levels))
     return whole_s - ran_s
-
-
-def _request(job: LiveJob, mark: JobMark) -> JobRequest:
-    own_s = job.limit_s
-    if mark.own is not None:
-        own = mark.own_min
-        own_s = None if own is None or own == float("inf") else own * MINUTE_S
-    return JobRequest(
-        user=job.user,
-        account=job.account,
-        name=job.name,
-        partition=job.partition,
-        gpus=job.gpus,
-        gpu_type=job.gpu_type or "",
-        cpus=mark.cpus,
-        memory_bytes=None if mark.mem is None else mark.mem * MIB,
-        limit_s=own_s,
-        script=mark.script or "",
-        **stated_fields(job.asked),
-    )

@@ -149,11 +149,9 @@ def queue(form: str, **asked: Any) -> None:
 
     The queue is that of a scheduler now, or that of --until in a file of jobs (waiting ones have
     no start, running ones no end) or in a history. It is replayed many times with run times drawn
-    from the predictions; what jobs of the history used of their limits stands for those that
-    cannot be predicted.
+    from the estimates that `precision-time estimate` gives.
     """
     from ..site.capacity import jobs
-    from ..site.capacity.configurations import Outlook
     from ..site.capacity.queue import cleared, queue_at
     from ..site.capacity.render.words import counted
 
@@ -163,7 +161,7 @@ def queue(form: str, **asked: Any) -> None:
         table = jobs.jobs_of(source.frame, period).table
         pools = jobs.pools_of(table, jobs.stated_pools(want.pools, source.pools))
         waiting = queue_at(source, period.until_s)
-        found = cleared(waiting, source.frame, pools, Outlook(predictor(want.version)))
+        found = cleared(waiting, source, pools, predictor(want.version))
     for aside in found.set_aside:
         warn(f"{counted(aside.jobs, 'job')} skipped, such as {aside.example}: {aside.reason}")
     if form == "json":

@@ -95,6 +95,7 @@ queue_options = together(history_option, format_option, listed_options("queue-so
 @contextmanager
 def opened(asked: CapacityRequest) -> Iterator[JobSource]:
     """The jobs, open while the block runs; raises HistoryError, and NotInstalledError."""
+    from ..site.calibration.site_state import read_state
     from ..site.capacity.jobs import of_file, of_history, with_live
 
     name, live = asked.source, None
@@ -123,12 +124,13 @@ def opened(asked: CapacityRequest) -> Iterator[JobSource]:
                 live = _read_queue(asked.queue)
             except PrecisionTimeError as error:  # a report of the past is worth having without
                 warn(f"the report has no queue: {error}")
-        yield source if live is None else with_live(source, live)
+        yield source if live is None else with_live(source, live, read_state().memory)
 
 
 @contextmanager
 def opened_queue(asked: CapacityRequest) -> Iterator[JobSource]:
     """The queue of a scheduler with the jobs of the history, where there is one; else as opened."""
+    from ..site.calibration.site_state import read_state
     from ..site.capacity.jobs import JobSource, empty, of_history, with_live
 
     if asked.source != HERE and asked.source not in plugin_points(QUEUE):
@@ -136,16 +138,17 @@ def opened_queue(asked: CapacityRequest) -> Iterator[JobSource]:
             yield source
         return
     live = _queue_here() if asked.source == HERE else _read_queue(asked.source)
+    memory = read_state().memory
     try:
         store = open_history(asked.history, create=False)
     except HistoryError:
         if asked.history is not None:
             raise
         name = live.scheduler
-        yield with_live(JobSource(frame=empty(), kind=name, name=name), live)
+        yield with_live(JobSource(frame=empty(), kind=name, name=name), live, memory)
         return
     with store:
-        yield with_live(of_history(store), live)
+        yield with_live(of_history(store), live, memory)
 
 
 @contextmanager

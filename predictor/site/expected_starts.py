@@ -17,6 +17,7 @@ from scipy.special import ndtri
 
 from .capacity.live import Live, LiveJob
 from .replay import After, Floats, Gates, Policy, Pool, Throttle, Trace, replay
+from .similar.estimate import Estimate
 
 DRAWS = 15
 SEED = 17
@@ -76,19 +77,29 @@ def draw_levels(jobs: int, draws: int = DRAWS) -> Floats:
     return levels
 
 
+def drawn_s(live: Live, estimates: Sequence[Estimate], draws: int = DRAWS) -> Floats:
+    """Seconds (n, draws) that jobs of a queue still run, or will once they start, by estimates."""
+    levels = draw_levels(len(live.jobs), draws)
+    for job, one, row in zip(live.jobs, estimates, levels, strict=True):
+        ran_s = 0.0 if job.start_s is None else live.at_s - job.start_s
+        left_s = [one.left_s(level, ran_s) for level in row.tolist()]
+        row[:] = np.clip(left_s, LEAST_S, limit_left_s(job, live.at_s))
+    return levels
+
+
 def replayed(
     live: Live, run_s: Floats, pools: Sequence[Pool], *, policy: Policy = Policy.EASY
 ) -> QueueReplay:
     """A replay of a queue on ``pools`` for each draw, from ``live.at_s`` on.
 
     ``run_s`` (n, d) are the seconds that a job which runs still runs, and that one which waits
-    will run (``draw_levels`` and ``Estimate.left_s`` give them). A job that runs starts at 0. One
+    will run (``drawn_s``). A job that runs starts at 0. One
     that is held, fits nowhere, waits for a reservation or for such a job is left out.
     """
     fits = np.array(
         [
-            [one.gpu_type in (None, p.name) and one.gpus <= p.gpus for p in pools]
-            for one in live.jobs
+            [one.gpu_type in ("", p.name) and one.gpus <= p.gpus for p in pools]
+            for one in (job.request for job in live.jobs)
         ],
         dtype=bool,
     ).reshape(len(live.jobs), len(pools))
@@ -102,7 +113,7 @@ def replayed(
     jobs = [live.jobs[at] for at in rows]
     trace = Trace(
         submit_s=np.array([waits.soonest_s(at) for at in rows]),
-        gpus=np.array([job.gpus for job in jobs], dtype=np.int64),
+        gpus=np.array([job.request.gpus for job in jobs], dtype=np.int64),
         limit_s=np.array([limit_left_s(job, live.at_s) for job in jobs]),
         run_s=np.zeros((len(jobs), len(pools))),
         priority=np.arange(len(jobs), 0, -1),

@@ -3,46 +3,44 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from capacity_jobs import START_S, frame
+from site_runs import to_their_limits
 
 from predictor.estimate.fitting import Fitted
-from predictor.site.capacity.configurations import Outlook
 from predictor.site.capacity.jobs import JobSource, with_live
 from predictor.site.capacity.live import AfterJob, Live, LiveJob, Waits, pools_of_nodes
 from predictor.site.capacity.queue import Cleared, cleared, queue_at
 from predictor.site.expected_starts import BEHIND_ONE, HELD, IN_RESERVATION, TOO_LARGE
 from predictor.site.replay import Away
+from predictor.site.similar.request import JobRequest
 
 NOW_S = START_S
 V100 = "v100-sxm2-16gb"
-# Without a history a job that cannot be predicted takes its limit.
+ASKED = JobRequest(user="ada", account="lab", name="train", partition="gpu", gpus=1, gpu_type=V100)
 JOB = LiveJob(
     job_id="1",
-    name="train",
-    user="ada",
-    account="lab",
-    partition="gpu",
+    request=ASKED,
     submit_s=NOW_S - 60,
     start_s=None,
     limit_s=100.0,
-    gpus=1,
-    gpu_type=V100,
 )
 NODES = pools_of_nodes(((V100, 4), (V100, 4)))
 
 
-def waits(job_id: str, *after: str, **more: object) -> LiveJob:
+def waits(job_id: str, *after: str, **more: Any) -> LiveJob:
     """A job that waits for these to end."""
     others = tuple(AfterJob(job_id=other) for other in after)
     fields = {name: more.pop(name) for name in list(more) if name in LiveJob.__slots__}
-    conditions = Waits(after=others, **more)  # type: ignore[arg-type]
-    return replace(JOB, job_id=job_id, waits=conditions, **fields)  # type: ignore[arg-type]
+    request = replace(ASKED, gpus=more.pop("gpus", 1))
+    conditions = Waits(after=others, **more)
+    return replace(JOB, job_id=job_id, request=request, waits=conditions, **fields)
 
 
-def runs(job_id: str, **more: object) -> LiveJob:
-    return replace(JOB, job_id=job_id, start_s=NOW_S, **more)  # type: ignore[arg-type]
+def runs(job_id: str, gpus: int = 1, **more: Any) -> LiveJob:
+    return replace(JOB, job_id=job_id, request=replace(ASKED, gpus=gpus), start_s=NOW_S, **more)
 
 
 def drained(fitted: Fitted, *jobs: LiveJob, away: tuple[Away, ...] = ()) -> Cleared:
@@ -55,9 +53,10 @@ def drained(fitted: Fitted, *jobs: LiveJob, away: tuple[Away, ...] = ()) -> Clea
         away=away,
         notes=("a note",),
     )
-    source = with_live(JobSource(frame=frame([]), kind="slurm", name="slurm"), live)
-    queue = queue_at(source, NOW_S)
-    return cleared(queue, source.frame, source.pools, Outlook(fitted.predictor))
+    source = with_live(
+        JobSource(frame=frame([]), kind="slurm", name="slurm"), live, to_their_limits("ada")
+    )
+    return cleared(queue_at(source, NOW_S), source, source.pools, fitted.predictor)
 
 
 def starts(found: Cleared) -> dict[str, float]:

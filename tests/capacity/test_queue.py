@@ -8,7 +8,6 @@ import pytest
 from capacity_jobs import START_S, frame, job
 
 from predictor.estimate.fitting import Fitted
-from predictor.site.capacity.configurations import Outlook
 from predictor.site.capacity.jobs import JobSource
 from predictor.site.capacity.queue import Cleared, cleared, queue_at
 from predictor.site.replay import Pool
@@ -24,7 +23,7 @@ def waiting(job_id: str, **values: Any) -> dict[str, Any]:
 
 def drained(fitted: Fitted, *jobs: dict[str, Any], pool: Pool = V100) -> Cleared:
     source = JobSource(frame=frame(jobs), kind="file", name="jobs.csv")
-    return cleared(queue_at(source, NOW_S), source.frame, [pool], Outlook(fitted.predictor))
+    return cleared(queue_at(source, NOW_S), source, [pool], fitted.predictor)
 
 
 def test_an_empty_queue_needs_nothing(fitted: Fitted) -> None:
@@ -51,11 +50,25 @@ def test_what_became_of_a_job_later_is_not_known_at_the_moment(fitted: Fitted) -
     assert [one.job_id for one in drained(fitted, later).queue] == ["5"]
 
 
-def test_jobs_that_cannot_be_predicted_are_bounded_by_their_limits(fitted: Fitted) -> None:
-    [backlog] = drained(fitted, waiting("1", gpus=2), waiting("2", gpus=1, asked=ASKED)).backlog
-    assert backlog.jobs == 2
-    assert (backlog.unknown_jobs, backlog.unknown_gpu_hours) == (1, pytest.approx(4))
-    assert backlog.gpu_hours.low > 0
+def test_every_job_has_an_estimate_that_says_what_it_rests_on(fitted: Fitted) -> None:
+    """Jobs that name no network, of users whom nobody knows, at a site without a past."""
+    jobs = [waiting(str(at), user=f"u{at}", gpus=1) for at in range(4)]
+    found = drained(fitted, *jobs)
+    assert [one.jobs for one in found.backlog] == [4]
+    assert 0 < found.backlog[0].gpu_hours.median < 4 * 2, "part of their limits"
+    assert {one.assumptions for one in found.queue} == {
+        "nothing is known of this site: any share of the limit is taken as likely"
+    }
+
+
+def test_the_jobs_of_a_file_that_ended_teach_what_its_queue_needs(fitted: Fitted) -> None:
+    past = [
+        job(job_id=f"p{at}", submit_s=s, start_s=s, end_s=s + 600)
+        for at, s in enumerate(START_S - 3600 * n for n in range(1, 20))
+    ]
+    [one] = drained(fitted, *past, waiting("1")).queue
+    assert one.ends_s.median == pytest.approx(600, rel=0.02)
+    assert one.evidence.startswith("19 runs of the same user, name and number of GPUs")
 
 
 def test_a_job_larger_than_its_pool_is_set_aside(fitted: Fitted) -> None:

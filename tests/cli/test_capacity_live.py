@@ -20,22 +20,21 @@ from predictor.estimate.fitting import Fitted
 from predictor.site.capacity.jobs import JobSource, with_live
 from predictor.site.capacity.live import Live, LiveJob, pools_of_nodes
 from predictor.site.capacity.queue import queue_at
+from predictor.site.similar.request import JobRequest
 
 NOW_S = START_S + 3600
 V100 = "v100-sxm2-16gb"
+ASKED = JobRequest(
+    user="ada", account="lab", name="train", partition="gpu", gpus=2, gpu_type=V100, limit_s=7200.0
+)
 WAITS = LiveJob(
     job_id="20",
-    name="train",
-    user="ada",
-    account="lab",
-    partition="gpu",
+    request=ASKED,
     submit_s=NOW_S - 60,
     start_s=None,
     limit_s=7200.0,
-    gpus=2,
-    gpu_type=V100,
 )
-RUNS = replace(WAITS, job_id="10", start_s=NOW_S - 30, gpus=4)
+RUNS = replace(WAITS, job_id="10", start_s=NOW_S - 30, request=replace(ASKED, gpus=4))
 LIVE = Live(
     scheduler="slurm",
     cluster="c",

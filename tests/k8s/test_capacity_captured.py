@@ -91,9 +91,9 @@ def test_an_ingested_history_adds_up_without_what_runs(
 
 def test_what_runs_has_the_gpus_of_its_pods(cluster: StandIn, objects: list[Object]) -> None:
     found = read(cluster.client(), config_of({}), page=7)
-    runs = {job.name: job.gpus for job in found.jobs if job.start_s is not None}
+    runs = {j.request.name: j.request.gpus for j in found.jobs if j.start_s is not None}
     assert runs == {name: running(objects)[name] for name in RUNNING}
-    assert [job.name for job in found.jobs if job.held] == ["parked"]
+    assert [job.request.name for job in found.jobs if job.held] == ["parked"]
 
 
 def test_the_queue_is_what_waits(cluster: StandIn, objects: list[Object], fitted: Fitted) -> None:

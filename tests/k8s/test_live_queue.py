@@ -50,7 +50,7 @@ def queue_of(cluster: StandIn) -> Live:
 
 
 def jobs_of(cluster: StandIn) -> dict[str, LiveJob]:
-    return {job.name: job for job in queue_of(cluster).jobs}
+    return {job.request.name: job for job in queue_of(cluster).jobs}
 
 
 def pending(name: str, **more: Any) -> dict[str, Any]:
@@ -94,17 +94,17 @@ def test_a_job_runs_with_its_pods_or_waits_for_them(cluster: StandIn) -> None:
         cluster.put(pending(f"waits-{i}", owned=of_job("waits")), PODS)
     found = jobs_of(cluster)
     runs, waits = found["runs"], found["waits"]
-    assert (runs.start_s, runs.gpus, runs.gpu_type) == (moment_s(1), 16, A100)
-    assert (runs.nodes, runs.limit_s, runs.account) == (2, 7200.0, "team")
-    assert (waits.start_s, waits.gpus, waits.submit_s) == (None, 16, moment_s(0))
-    assert waits.asked.startswith("model=resnet50 precision=mixed_fp16_fp32")
+    assert (runs.start_s, runs.request.gpus, runs.request.gpu_type) == (moment_s(1), 16, A100)
+    assert (runs.nodes, runs.limit_s, runs.request.account) == (2, 7200.0, "team")
+    assert (waits.start_s, waits.request.gpus, waits.submit_s) == (None, 16, moment_s(0))
+    assert waits.request.asked.startswith("model=resnet50 precision=mixed_fp16_fp32")
 
 
 def test_the_type_is_told_where_only_one_will_do(cluster: StandIn) -> None:
     cluster.put(pending("any", gpus=2), PODS)
     cluster.put(pending("small", gpus=2, **T4_ONLY), PODS)
     found = jobs_of(cluster)
-    assert (found["any"].gpu_type, found["small"].gpu_type) == (None, T4)
+    assert (found["any"].request.gpu_type, found["small"].request.gpu_type) == ("", T4)
 
 
 def test_what_only_nodes_away_could_run_is_told(cluster: StandIn) -> None:
@@ -139,7 +139,7 @@ def test_a_part_that_has_gpus_runs_and_the_other_waits(cluster: StandIn) -> None
     cluster.put(running("half-1", owned=of_job("half")), PODS)
     cluster.put(pending("half-2", gpus=4, owned=of_job("half")), PODS)
     parts = queue_of(cluster).jobs
-    assert {(part.job_id, part.start_s, part.gpus) for part in parts} == {
+    assert {(part.job_id, part.start_s, part.request.gpus) for part in parts} == {
         ("uid-half", moment_s(1), 8),
         ("uid-half", None, 4),
     }
@@ -150,7 +150,7 @@ def test_a_suspended_job_waits_for_its_queue_or_else_for_a_person(cluster: Stand
     cluster.put(suspended("queued", labels=kueue), JOBS)
     cluster.put(suspended("parked"), JOBS)
     found = jobs_of(cluster)
-    assert (found["queued"].held, found["queued"].partition) == (False, "team-a")
+    assert (found["queued"].held, found["queued"].request.partition) == (False, "team-a")
     assert found["parked"].held
 
 

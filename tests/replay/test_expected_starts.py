@@ -10,6 +10,7 @@ import pytest
 from predictor.site.capacity.live import AfterJob, Live, LiveJob, Waits
 from predictor.site.expected_starts import DRAWS, ExpectedTime, draw_levels, replayed
 from predictor.site.replay import Away, Floats, Pool
+from predictor.site.similar.request import JobRequest
 
 NOW_S = 1.7e9
 LIMIT_S = 10_000.0
@@ -19,15 +20,10 @@ POOL = Pool(name="a100", gpus=8, gpus_per_node=4)
 def job(job_id: str, gpus: int, *, ran_s: float | None = None, priority: int = 0) -> LiveJob:
     return LiveJob(
         job_id=job_id,
-        name="train",
-        user="ada",
-        account="",
-        partition="gpu",
+        request=JobRequest(user="ada", name="train", partition="gpu", gpus=gpus, gpu_type="a100"),
         submit_s=NOW_S - 5000,
         start_s=None if ran_s is None else NOW_S - ran_s,
         limit_s=LIMIT_S,
-        gpus=gpus,
-        gpu_type="a100",
         priority=priority,
     )
 
@@ -74,8 +70,8 @@ def test_the_range_is_that_of_the_run_times() -> None:
         {"held": True},
         {"waits": Waits(never="its dependency failed")},
         {"waits": Waits(reservation="course")},
-        {"gpu_type": "h100"},
-        {"gpus": 9},
+        {"request": JobRequest(gpus=8, gpu_type="h100")},
+        {"request": JobRequest(gpus=9, gpu_type="a100")},
     ],
 )
 def test_a_job_that_will_not_start_has_no_time_and_delays_nobody(stands: dict[str, object]) -> None:

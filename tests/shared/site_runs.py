@@ -11,6 +11,9 @@ from predictor.estimate.core import steps_of
 from predictor.identify.grammar import parse_text
 from predictor.physics.step import StepModel
 from predictor.site.history.run import EndedJob, JobState, Reported, Run
+from predictor.site.similar.memory import SiteMemory
+from predictor.site.similar.past_runs import PastRun, RunEnd
+from predictor.site.similar.request import JobRequest
 
 DAY_S = 86400.0
 START_S = 1_760_000_000.0
@@ -49,6 +52,22 @@ def run_of(
         submit_line=f"sbatch --exclusive -t 60 /home/u/train.sh --seed {number}",
     )
     return Run(ended=replace(job, **ended), asked=asked, origin="comment", reported=reported)
+
+
+def to_their_limits(user: str) -> SiteMemory:
+    """Where all jobs of a user are known to run until their limits end them."""
+    memory, request = SiteMemory(), JobRequest(user=user, gpus=1).without_names()
+    for at in range(32):
+        run = PastRun(
+            request=request,
+            submit_s=0.0,
+            end_s=1e6,
+            run_s=1e6,
+            ended=RunEnd.COMPLETED,
+            batch=str(at),
+        )
+        memory.add(run)
+    return memory
 
 
 def told(step_s: float, steps: int = 1000, **said: Any) -> Reported:

@@ -90,7 +90,7 @@ def test_the_queue_of_a_real_slurm_is_there(tmp_path: Path, version: str) -> Non
     for job in found.jobs:
         told = theirs[job.job_id]
         assert (job.start_s is None) == (told.state == "PENDING")
-        assert (job.gpus, job.priority, job.held) == (told.gpus, told.priority, told.held)
+        assert (job.request.gpus, job.priority, job.held) == (told.gpus, told.priority, told.held)
         assert job.limit_s == (None if told.limit_min is None else 60 * told.limit_min)
     assert all(isinstance(pool, Pool) for pool in found.pools)
     assert sum(pool.gpus for pool in found.pools) > 0
@@ -119,15 +119,10 @@ def test_what_was_told_at_submit_has_a_range_that_what_has_run_moves() -> None:
     mark = JobMark(expected_s=7200.0, upper_s=14_400.0).text()
     job = LiveJob(
         job_id="1",
-        name="train",
-        user="u1",
-        account="",
-        partition="gpu",
+        request=JobRequest(user="u1", name="train", partition="gpu", gpus=1, gpu_type=A100),
         submit_s=0.0,
         start_s=0.0,
         limit_s=86_400.0,
-        gpus=1,
-        gpu_type=A100,
     )
     record = replace(JOB, admin_comment=mark, state="RUNNING")
     ends = []

@@ -224,10 +224,10 @@ def waiting_now(live: Live | None) -> tuple[WaitCause, ...]:
     counts: Counter[str] = Counter()
     hours: defaultdict[str, float] = defaultdict(float)
     for job in () if live is None else live.jobs:
-        if live is not None and job.start_s is None and job.gpus:
+        if live is not None and job.start_s is None and job.request.gpus:
             cause = "held" if job.held else job.waits.text or "GPUs"
             counts[cause] += 1
-            hours[cause] += job.gpus * max(0.0, live.at_s - job.submit_s) / 3600
+            hours[cause] += job.request.gpus * max(0.0, live.at_s - job.submit_s) / 3600
     causes = [
         WaitCause(cause=cause, jobs=count, gpu_hours=hours[cause], now=True)
         for cause, count in counts.items()

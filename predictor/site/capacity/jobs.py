@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,12 @@ from ...errors import HistoryError, reason_of
 from ..history.accounting_table import AccountingTable
 from ..history.cells import moment_s
 from ..history.ingest import LeftOut, Period, Unread
-from ..history.run import LimitBy, Run, asked_value
+from ..history.run import EndedJob, JobState, LimitBy, Run, asked_value
 from ..history.store import History
 from ..history.tables import Where
 from ..replay import Pool
+from ..similar.memory import SiteMemory
+from ..similar.request import JobRequest
 from .live import Live, LiveJob
 from .report_data import SetAside
 
@@ -60,7 +62,12 @@ SAMPLE_CLUSTER = "generated-sample"
 # What a file has to tell of every job; the other columns may be missing.
 NEEDED = ("job_id", "submit_s", "start_s", "end_s", "gpus")
 PENDING = "pending"
-TOLD = tuple(one.name for one in fields(LiveJob) if one.name in COLUMNS)
+# Columns that make a run of a job, and those of its request and of its place in a queue.
+_RUN_TEXTS = (*TEXTS[: TEXTS.index("state")], "gpu_type")
+_RUN_NUMBERS = ("submit_s", "start_s", "end_s", "limit_s", "gpus")
+_OF_REQUEST, _OF_JOB = (
+    tuple(one.name for one in fields(kind) if one.name in COLUMNS) for kind in (JobRequest, LiveJob)
+)
 _DEFAULTS = {"nodes": 1, "asked": ""}
 _LEAST_MS = 1e11  # a number from here on is no Unix time in seconds, which would be the year 5138
 _NO_TIME = ("", "-", "n/a", "na", "nan", "none", "null", "unknown")
@@ -71,7 +78,8 @@ class JobSource:
     """Jobs as a lazy table with the columns of ``jobs.COLUMNS``, and what to call it.
 
     ``pools`` are the GPUs that a scheduler has, none where none was asked; ``live`` is its queue.
-    ``set_aside`` are records of a file that are no job with GPUs, or cannot be read.
+    ``set_aside`` are records of a file that are no job with GPUs, or cannot be read. ``memory`` is
+    what the site learned of the jobs of its queue, None where those of the table alone tell.
     """
 
     frame: pl.LazyFrame
@@ -80,6 +88,7 @@ class JobSource:
     pools: tuple[Pool, ...] = ()
     live: Live | None = None
     set_aside: tuple[SetAside, ...] = ()
+    memory: SiteMemory | None = None
 
 
 def of_history(store: History, *, scheduler: str | None = None) -> JobSource:
@@ -139,6 +148,17 @@ def _of_table(path: Path) -> JobSource:
     return JobSource(frame=frame, kind="file", name=path.name, set_aside=tuple(told))
 
 
+def run_of(row: Mapping[str, Any]) -> Run:
+    """A job as a run of the history, as far as its past tells of others."""
+    told: dict[str, Any] = {name: row[name] or "" for name in _RUN_TEXTS}
+    told |= {name: row[name] for name in _RUN_NUMBERS}
+    known = row["state"] in {state.value for state in JobState}
+    state = JobState(row["state"]) if known else JobState.UNKNOWN
+    asked, by = row.get("asked") or row.get("config") or "", row["limit_by"]
+    ended = EndedJob(state=state, **told)
+    return Run(ended=ended, asked=asked, limit_by=None if by is None else LimitBy(by))
+
+
 def empty() -> pl.LazyFrame:
     """A table of no jobs."""
     return pl.LazyFrame(schema={name: _dtype(name) for name in COLUMNS})
@@ -194,27 +214,28 @@ def _dtype(name: str) -> type[pl.DataType]:
     return pl.Int64 if name in WHOLE else pl.Float64 if name in NUMBERS else pl.String
 
 
-def with_live(source: JobSource, live: Live) -> JobSource:
+def with_live(source: JobSource, live: Live, memory: SiteMemory | None = None) -> JobSource:
     """The jobs of a source that had ended when the queue was read, and those of the queue.
 
-    The GPUs of the scheduler come with them, and what its jobs wait for.
+    The GPUs of the scheduler come with them, what its jobs wait for, and what the site learned.
     """
     past = source.frame.filter(pl.col("end_s") < live.at_s)
     rows = [
-        {name: getattr(job, name) for name in TOLD}
+        {name: getattr(job.request, name) or None for name in _OF_REQUEST}
+        | {name: getattr(job, name) for name in _OF_JOB}
         | {
             "scheduler": live.scheduler,
             "cluster": live.cluster,
             "state": PENDING if job.start_s is None else RUNNING,
-            "model": asked_value(job.asked, "model"),
-            "precision": asked_value(job.asked, "precision"),
+            "model": asked_value(job.request.asked, "model"),
+            "precision": asked_value(job.request.asked, "precision"),
         }
         for job in live.jobs
-        if job.gpus
+        if job.request.gpus
     ]
     now = pl.DataFrame(rows, schema=dict(empty().collect_schema())).lazy()
     frame = pl.concat([past, now], how="diagonal")
-    return replace(source, frame=frame, pools=live.pools, live=live)
+    return replace(source, frame=frame, pools=live.pools, live=live, memory=memory)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..replay import Away, Pool
+from ..similar.request import JobRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,25 +47,19 @@ NOTHING = Waits()
 class LiveJob:
     """A job that runs, or that waits where ``start_s`` is None.
 
-    Times are Unix seconds, ``limit_s`` None for unlimited. ``gpu_type`` is the name that
-    predictions use or else the scheduler's, None where several would do. ``asked`` is the job in
-    the shared grammar, empty where nothing is known of it. Of waiting jobs a higher ``priority``
-    goes first; one that is ``held`` waits for a person. ``array`` is the same for all tasks of an
-    array, ``reserved`` tells a running job on GPUs of ``Live.away``.
+    Times are Unix seconds, ``limit_s`` the limit it is planned by, None for unlimited; that of
+    ``request`` is its user's. There ``gpu_type`` is the name that predictions use or else the
+    scheduler's, empty where several would do. Of waiting jobs a higher ``priority`` goes first; one
+    that is ``held`` waits for a person. ``array`` is the same for all tasks of an array,
+    ``reserved`` tells a running job on GPUs of ``Live.away``.
     """
 
     job_id: str
-    name: str
-    user: str
-    account: str
-    partition: str
+    request: JobRequest
     submit_s: float
     start_s: float | None
     limit_s: float | None
-    gpus: int
-    gpu_type: str | None
     nodes: int = 1
-    asked: str = ""
     priority: int = 0
     held: bool = False
     array: str = ""

@@ -133,7 +133,7 @@ def make_report(
     except NotInstalledError as error:
         forecast, why_not = (), (f"No forecast: {error}.",)
     tell("the queue", 0.5)
-    drained = cleared(queue_at(source, period.until_s), source.frame, pools, outlook)
+    drained = cleared(queue_at(source, period.until_s), source, pools, predictor)
     tell("what if", 0.6)
     changed, others = _changes(jobs, outlook, pools, wanted)
     known = None if guessed or not pools else sum(pool.gpus for pool in pools)

@@ -290,17 +290,11 @@ class JobWaste:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """What waits for one GPU type; ``unknown_jobs`` state too little to be predicted.
-
-    ``unknown_gpu_hours`` is their upper bound: GPUs x limit. ``drain_s`` is when all of it will
-    have ended, from the moment of the report.
-    """
+    """What waits for one GPU type; all of it will have ended ``drain_s`` after the report."""
 
     gpu_type: str
     jobs: int
     gpu_hours: Range
-    unknown_jobs: int
-    unknown_gpu_hours: float
     drain_s: Range | None
 
 
@@ -308,7 +302,8 @@ class Backlog:
 class WaitingJob:
     """When one waiting job will start and end, seen from the moment of the report.
 
-    ``waits_for`` is what it waits for besides GPUs, empty where that is nothing or not known.
+    ``evidence`` and ``assumptions`` are those of the estimate of its run time. ``waits_for`` is
+    what it waits for besides GPUs, empty where that is nothing or not known.
     """
 
     job_id: str
@@ -319,6 +314,7 @@ class WaitingJob:
     starts_s: Range
     ends_s: Range
     evidence: str
+    assumptions: str = ""
     waits_for: str = ""
 
 

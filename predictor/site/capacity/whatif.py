@@ -7,9 +7,8 @@ that was not there before, and one whose type loses GPUs on every type that it f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -21,14 +20,13 @@ from ...job.training_job import TrainingJob
 from ...planning.cost import Terms, power_of
 from ..backtest.workload import ORDER_BOUND_S, ORDER_WEIGHT
 from ..history.cells import UNLIMITED_S
-from ..history.run import EndedJob, JobState, Run
 from ..replay import Floats, Ints, Pool, Trace, replay
 from ..similar.estimate import estimate_job
 from ..similar.memory import SiteMemory
 from ..similar.past_runs import PastRun
 from ..similar.run_times import RunTimes
 from .configurations import KEY, TAIL, Configuration, Outlook, configurations, gpu_watts
-from .jobs import PeriodJobs
+from .jobs import PeriodJobs, run_of
 from .opportunities import in_mixed_precision, on
 from .report_data import Alternative, Range, Scenario, WhatIf
 
@@ -37,7 +35,6 @@ MOST_CONFIGURATIONS = 300
 MOST_REPLAYED, MOST_TYPES, ADDED_GPUS, MOST_DRAWS = 10_000, 4, 8, 1000
 AS_IT_WAS, ORDER = "as it was", "order by expected run time"
 DAY_S = 86400.0
-_TEXTS = ("scheduler", "cluster", "job_id", "name", "user", "account", "partition", "gpu_type")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,7 +271,7 @@ class _Replays:
 
 def _order(table: pl.DataFrame) -> Ints:
     """Ranks (n,), the first in the queue the highest: by submission and expected run time."""
-    runs = [PastRun.of(_run(row)) for row in table.iter_rows(named=True)]
+    runs = [PastRun.of(run_of(row)) for row in table.iter_rows(named=True)]
     submit_s = table["submit_s"].to_numpy()
     places = [at for at, run in enumerate(runs) if run is not None]
     expected_s = np.zeros(len(runs))
@@ -289,15 +286,6 @@ def _order(table: pl.DataFrame) -> Ints:
     key_s = submit_s + np.minimum(ORDER_WEIGHT * expected_s, ORDER_BOUND_S)
     ranks: Ints = len(runs) - np.argsort(np.argsort(key_s, kind="stable"))
     return ranks
-
-
-def _run(row: Mapping[str, Any]) -> Run:
-    """A row as a run of the history, as far as its past tells of others."""
-    told: dict[str, Any] = {name: row[name] or "" for name in _TEXTS}
-    told |= {name: row[name] for name in ("submit_s", "start_s", "end_s", "limit_s", "gpus")}
-    known = row["state"] in {state.value for state in JobState}
-    state = JobState(row["state"]) if known else JobState.UNKNOWN
-    return Run(ended=EndedJob(state=state, **told), asked=row["config"] or "")
 
 
 def _by_days(submit_s: Floats, longer_s: Floats) -> Range:

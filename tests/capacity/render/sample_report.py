@@ -279,8 +279,6 @@ def full() -> CapacityReport:
                 gpu_type=gpu,
                 jobs=20,
                 gpu_hours=wide(300.0),
-                unknown_jobs=3,
-                unknown_gpu_hours=720.0,
                 drain_s=wide((i + 1) * 86400.0),
             )
             for i, gpu in enumerate(GPUS)

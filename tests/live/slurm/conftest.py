@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from site_runs import to_their_limits
 
 from predictor.estimate.fitting import Fitted
+from predictor.site.calibration.site_state import SiteState, write_state
 
 from .cluster import SlurmCluster
 from .daemon import PATIENT, DecisionDaemon, install_hook
@@ -75,6 +77,13 @@ def _usable(installation: Installation) -> Installation:
     if reason:
         pytest.skip(f"{reason}; see tools/install_debian_packages.sh")
     return installation
+
+
+@pytest.fixture
+def limits_are_used(home: Path) -> None:
+    """At this site jobs of root are known to take all of their limits, as slurmctld plans them."""
+    home.mkdir(mode=0o700)
+    write_state(SiteState((), to_their_limits("root")))
 
 
 @pytest.fixture

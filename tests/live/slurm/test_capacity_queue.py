@@ -9,14 +9,14 @@ import pytest
 from click.testing import CliRunner
 
 from predictor.cli.main import main
-from predictor.estimate.fitting import Fitted
 
 from .cluster import SlurmCluster
 
+pytestmark = pytest.mark.usefixtures("limits_are_used")
 LONG = "#!/bin/sh\nsleep 600\n"
 
 
-def test_the_queue_starts_when_slurm_expects_it(here: SlurmCluster, fitted: Fitted) -> None:
+def test_the_queue_starts_when_slurm_expects_it(here: SlurmCluster) -> None:
     one, both = ("-N1", "--gres=gpu:a100:4"), ("-N2", "--gres=gpu:a100:4")
     for minutes in (10, 20):
         runs = here.submit(*one, f"-t{minutes}", script=LONG).job_id

@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 from predictor.cli.main import main
-from predictor.estimate.fitting import Fitted
 
 from .cluster import SlurmCluster
 from .test_capacity_queue import LONG, planned
 
+pytestmark = pytest.mark.usefixtures("limits_are_used")
 SHORT = "#!/bin/sh\nsleep 2\n"
 ONE = "--gres=gpu:p100:1"
 BOTH = ("-N2", "--gres=gpu:a100:4")
@@ -78,9 +78,7 @@ def really_started(here: SlurmCluster, job_ids: Iterable[str]) -> dict[str, int]
     return {job_id: int(start) for job_id, start in found if start.isdecimal()}
 
 
-def test_jobs_start_in_the_order_in_which_they_really_do(
-    here: SlurmCluster, fitted: Fitted
-) -> None:
+def test_jobs_start_in_the_order_in_which_they_really_do(here: SlurmCluster) -> None:
     until = here.work / "go"
     first = here.submit(
         "-t9", ONE, script=f"#!/bin/sh\nwhile [ ! -e {until} ]; do sleep 0.1; done\n"
@@ -118,9 +116,7 @@ def test_jobs_start_in_the_order_in_which_they_really_do(
             assert theirs[one] < theirs[other], (one, other, ours, theirs)
 
 
-def test_a_time_to_begin_and_reasons_that_are_not_simulated(
-    here: SlurmCluster, fitted: Fitted
-) -> None:
+def test_a_time_to_begin_and_reasons_that_are_not_simulated(here: SlurmCluster) -> None:
     late = here.submit(ONE, "-t3", "--begin=now+1hour", script=LONG).job_id
     too_long = here.submit(ONE, "-pshort", "-t60", script=LONG).job_id
     held = here.submit("-H", ONE, script=LONG).job_id
@@ -146,7 +142,7 @@ def test_a_time_to_begin_and_reasons_that_are_not_simulated(
     }
 
 
-def test_a_reservation_keeps_its_nodes(here: SlurmCluster, fitted: Fitted, reserve: Any) -> None:
+def test_a_reservation_keeps_its_nodes(here: SlurmCluster, reserve: Any) -> None:
     reserve("maint", "starttime=now+15minutes", "duration=60", "nodes=a1,a2")
     reserve("cores", "starttime=now", "duration=60", "nodes=v1", "corecnt=4")
     runs = here.submit(*BOTH, "-t5", script=LONG).job_id
@@ -169,7 +165,7 @@ def test_a_reservation_keeps_its_nodes(here: SlurmCluster, fitted: Fitted, reser
 
 
 def test_what_runs_in_a_reservation_takes_nothing_from_others(
-    here: SlurmCluster, fitted: Fitted, reserve: Any
+    here: SlurmCluster, reserve: Any
 ) -> None:
     reserve("course", "starttime=now", "duration=60", "nodes=v1")
     inside = here.submit("--reservation=course", "--gres=gpu:v100:4", "-t9", script=LONG).job_id
