@@ -16,10 +16,10 @@ from predictor.identify.rules import Rules
 from profiles.gpus import known_gpu
 
 from .config import Config
-from .nodes import SHARED, GpuNode, GpuType, Taint, gpu_node
+from .nodes import SHARED, GpuNode, GpuType, gpu_node
 from .plain import items, mapping, owner_of, text
 from .pods import OWNER_PODS
-from .rank import Ranking, SiteEstimates, Steps, TypeEstimate, estimated, refusal, unsupported
+from .rank import Ranking, SiteEstimates, Steps, TypeEstimate, able, estimated, refusal
 from .workload import JobReader, PodJob
 
 _KEEPING_OUT = frozenset(("NoSchedule", "NoExecute"))
@@ -75,14 +75,15 @@ _OPERATORS: Mapping[str, Callable[[str | None, list[str]], bool]] = {
 }
 
 
-def _bears(job: PodJob, taint: Taint) -> bool:
+def _bears(job: PodJob, taint: Mapping[str, str]) -> bool:
     """Whether a pod may be placed on a node with a taint."""
-    if taint.effect not in _KEEPING_OUT or taint.key.startswith("node.kubernetes.io/"):
+    key, effect = taint.get("key", ""), taint.get("effect", "")
+    if effect not in _KEEPING_OUT or key.startswith("node.kubernetes.io/"):
         return True  # of the node's health: it passes
     return any(
-        text(one, "effect") in ("", taint.effect)
-        and text(one, "key") in ("", taint.key)
-        and (text(one, "operator") == "Exists" or text(one, "value") == taint.value)
+        text(one, "effect") in ("", effect)
+        and text(one, "key") in ("", key)
+        and (text(one, "operator") == "Exists" or text(one, "value") == taint.get("value", ""))
         for one in job.tolerations
     )
 
@@ -318,8 +319,7 @@ class Decider:
 
     def able(self, job: PodJob, kinds: Iterable[GpuType]) -> frozenset[GpuType]:
         """The types that run a job, as far as is known."""
-        found = self.estimates(job, kinds)
-        return frozenset(e.type for e in found if e.fits and unsupported(job, e.type) is None)
+        return able(job, self.estimates(job, kinds))
 
     def scores(
         self, job: PodJob, kinds: Iterable[GpuType], index: TypeIndex | None = None

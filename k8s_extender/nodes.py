@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
@@ -48,28 +48,19 @@ class GpuType:
 
 
 @dataclass(frozen=True, slots=True)
-class Taint:
-    """What keeps pods off a node that do not tolerate it."""
-
-    key: str
-    value: str
-    effect: str
-
-
-@dataclass(frozen=True, slots=True)
 class GpuNode:
     """A node with its labels; ``type`` is None for a node without GPUs.
 
     ``slices`` are the slices under the MIG strategy ``mixed``, by the resource that counts them,
     and what a class of devices gives to who names it as a resource, None for nothing.
-    ``takes_pods`` is False while it is cordoned or not ready.
+    ``takes_pods`` is False while it is cordoned or not ready, ``taints`` are plain JSON.
     """
 
     name: str
     type: GpuType | None
     labels: Mapping[str, str] = field(default_factory=dict)
     slices: Mapping[str, GpuType | None] = field(default_factory=dict)
-    taints: tuple[Taint, ...] = ()
+    taints: Sequence[Mapping[str, str]] = ()
     takes_pods: bool = True
 
     def type_for(self, resource: str) -> GpuType | None:
@@ -119,10 +110,7 @@ def gpu_node(node: Mapping[str, Any], hardware: Hardware) -> GpuNode:
         type=whole,
         labels=labels,
         slices=slices,
-        taints=tuple(
-            Taint(text(t, "key"), text(t, "value"), text(t, "effect"))
-            for t in items(node, "spec", "taints")
-        ),
+        taints=[texts(taint) for taint in items(node, "spec", "taints")],
         takes_pods=at(node, "spec", "unschedulable") is not True
         and all(text(condition, "status") == "True" for condition in ready),
     )
@@ -148,23 +136,13 @@ def _labelled(
         memory = memory * MIB // (replicas if mps else 1)
     else:
         memory = None if slice_ is None else int(slice_[3]) * 2**30
-    kind = GpuType(
-        product=label,
-        gpu=gpu,
-        count=devices,
-        memory_bytes=memory,
-        mig=profile,
-        mig_share=1.0 if slice_ is None else _share(labels, prefix, slice_, gpu),
-        replicas=replicas,
-        label=f"{named}product",
-    )
+    share = 1.0 if slice_ is None else _share(labels, prefix, slice_, gpu)
+    kind = GpuType(label, gpu, devices, memory, profile, share, replicas, f"{named}product")
     return _same(kind)
 
 
-@lru_cache(maxsize=1024)
-def _same(kind: GpuType) -> GpuType:
-    """Equal types are one object, so that readers may tell thousands of them by identity."""
-    return kind
+# Equal types are one object, so that readers may tell thousands of them by identity.
+_same: Callable[[GpuType], GpuType] = lru_cache(maxsize=1024)(lambda kind: kind)
 
 
 def _replicas(labels: Mapping[str, str], prefix: str) -> int:
@@ -177,11 +155,11 @@ def _share(labels: Mapping[str, str], prefix: str, slice_: re.Match[str], gpu: G
 
     A GPU that the table does not know counts as one slice: its time is that of the whole GPU.
     """
-    counted = count(labels, f"{prefix}multiprocessors")
-    mig: Mapping[str, int] = shipped_yaml("mig.yaml", __file__)["compute_slices"]
-    slices = None if gpu is None else mig.get(gpu.name.partition("-")[0])
-    if counted and gpu is not None:
+    if gpu is None:
+        return 1.0
+    if counted := count(labels, f"{prefix}multiprocessors"):
         return min(1.0, counted / gpu.sms)
+    slices = shipped_yaml("mig.yaml", __file__)["compute_slices"].get(gpu.name.partition("-")[0])
     return 1.0 if slices is None else min(1.0, max(1, int(slice_[1] or slice_[2])) / slices)
 
 

@@ -121,6 +121,7 @@ VOLCANO = "Job of Volcano"  # of the same name as batch's
 KINDS: Mapping[str, Any] = shipped_yaml("kinds.yaml", __file__)
 ROLES: Mapping[str, str] = KINDS["roles"]
 GROUPS: Mapping[str, str] = KINDS["groups"]
+LED = ("MPIJob", "RayJob")  # whose training is started apart from the pods with GPUs
 
 
 @dataclass(frozen=True, slots=True)

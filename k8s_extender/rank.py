@@ -182,6 +182,18 @@ class SiteEstimates:
         return None if found is None else found.quantile_s(0.5)
 
 
+def fitting(found: Sequence[TypeEstimate]) -> frozenset[GpuType]:
+    """The types with enough memory, as is predicted: what fits on one fits on all larger ones."""
+    sizes = (e.type.memory_bytes for e in found if e.prediction is not None and e.fits)
+    least = min(filter(None, sizes), default=math.inf)
+    return frozenset(e.type for e in found if e.fits or (e.type.memory_bytes or 0) >= least)
+
+
+def able(job: PodJob, found: Sequence[TypeEstimate]) -> frozenset[GpuType]:
+    """The types with enough memory and all that the job's precision needs, as far as is known."""
+    return frozenset(kind for kind in fitting(found) if unsupported(job, kind) is None)
+
+
 # What a GPU is worth to others, under `reserve`: mixed-precision training of a network of
 # convolutions and one of matrix products, samples per GPU, on one GPU and on those of a node.
 REFERENCES = (("resnet50", 128), ("bert-large", 8))
@@ -224,14 +236,14 @@ class Ranking:
         rest.
         """
         values = self._policies[job.scheduling_policy or self._config.prioritize.policy](found)
-        tiers: dict[GpuType, tuple[bool, ...]] = {}
+        tiers, holding = dict[GpuType, tuple[bool, ...]](), fitting(found)
         for e in found:
             if values.get(e.type):
                 total_s = e.total_s(self._config.filter.deadline_quantile)
                 late = total_s is not None and total_s > (job.deadline_s or math.inf)
-                able = unsupported(job, e.type) is None
+                runs, free = unsupported(job, e.type) is None, e.type not in wanted
                 enough = room(e.type) >= job.gpus
-                tiers[e.type] = (enough, able, e.fits, not late, e.type not in wanted)
+                tiers[e.type] = (enough, runs, e.type in holding, not late, free)
         steps: list[list[GpuType]] = []
         for kind in sorted(tiers, key=lambda kind: (tiers[kind], values[kind]), reverse=True):
             first = steps[-1][0] if steps else None

@@ -13,13 +13,13 @@ from typing import Any, get_args
 import orjson
 
 from predictor.identify.files import Files, settings_of
-from predictor.identify.grammar import spoken
+from predictor.identify.grammar import parse_text, spoken
 from predictor.identify.identify import dated, identify, parse_script
-from predictor.identify.launch import Launch, as_flags, serves
+from predictor.identify.launch import Launch, as_flags, base_name, serves, shell_file
 from predictor.identify.rules import RuleContext, Rules
 from predictor.identify.shell import JOINS
 from predictor.identify.shell_syntax import UNKNOWN
-from predictor.identify.stated import Problem, Stated
+from predictor.identify.stated import SCRIPT, Problem, Stated
 
 from . import pods
 from .config import PREFIX, Config, Prioritize
@@ -76,6 +76,7 @@ HARD = f"{PREFIX}deadline-hard"
 WISHES = ("deadline", "deadline-hard", "fill-deadline", "gpu-memory", "placement", "policy", "pods")
 # Others of ours: a whole text, and what we write.
 OURS = ("job", "predicted-", "filled-deadline-", "why-no-", "expected-run-time", "deadline-gpu")
+PREDICTED_FOR = f"{PREFIX}predicted-for"
 GPU_MEMORY = f"{PREFIX}gpu-memory"
 # Longer deadlines are slips: a deadline of ten years ends nothing.
 LONGEST_S = 366 * 86_400.0
@@ -139,6 +140,7 @@ def template_job(
     labelled = {**texts(obj, "metadata", "labels"), **labels}
     own = _stated(obj, labelled, annotations, ran, rules, files)
     own = dated(own, (text(c, "image") for c in containers[:1]))
+    own = own.over(parse_text(annotations.get(PREDICTED_FOR, ""), SCRIPT))
     stated = _over_variables(own, ran)
     unproven = "" if stated is own else VARIABLES
     wish_s, memory, policy, problems = _wishes(annotations)
@@ -184,10 +186,11 @@ def template_job(
 
 def _over_variables(stated: Stated, ran: pods.StartedCommand) -> Stated:
     """What is stated, over the settings that plain variables are to a program that trains."""
-    flags = as_flags(ran.environment)
+    flags, settings = as_flags(ran.environment), (f"--{n}={v}" for n, v in ran.environment.items())
     launches = list(pods.launches_of(ran)) if flags else []
-    named = Launch("train.py", (), tuple(f"--{n}={v}" for n, v in ran.environment.items()))
-    if not flags or (ran.words and not launches):
+    file = () if ran.script else shell_file(ran.words)  # it may hold any program, as an image may
+    named = Launch(base_name(file[0]) if file else "train.py", (), tuple(settings))
+    if not flags or (ran.words and not (launches or file)):
         return stated
     if any(one.does_other_work for one in (named, *launches)):
         return stated

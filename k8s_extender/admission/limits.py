@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from predictor.estimate.limits import Limit, LimitRule, time_limit, too_thin
+from predictor.identify.grammar import stated_text
 from predictor.identify.keys import FIELD_OF
 from predictor.identify.stated import Stated
 from predictor.job.software import known_options
@@ -21,9 +22,9 @@ from predictor.units import duration
 from ..config import PREFIX, Deadline
 from ..decide import Decider, GpuCandidates
 from ..plain import MOST, JsonPath, at, count, go_duration, text
-from ..pods import DEADLINE, PODS, VOLCANO, PodSet
+from ..pods import DEADLINE, LED, PODS, VOLCANO, PodSet
 from ..rank import PRECISION, TypeEstimate, at_longest, lacking, refusal
-from ..workload import LONGEST_S, PodJob
+from ..workload import LONGEST_S, PREDICTED_FOR, PodJob
 from .review import Patch, annotations_of, labels_of
 
 # A deadline that covers more than so many times the quantile helps nobody.
@@ -249,10 +250,14 @@ def predicted(slowest: TypeEstimate, version: str) -> dict[str, str]:
 def for_pods(obj: Mapping[str, Any], job: PodJob, part: PodSet) -> dict[str, str]:
     """Our annotations on an object, for the pods that do not inherit them.
 
-    Also how many pods as large as those of a part the job has, which none of them can tell.
+    Also what none of them can tell: how many pods as large as those of a part the job has, and what
+    it trains where another program starts that.
     """
-    many = math.ceil(job.gpus / part.gpus)
-    return ({PODS: str(many)} if job.stated.model and many > 1 else {}) | {
+    many, told = math.ceil(job.gpus / part.gpus), dict[str, str]()
+    if job.stated.model:
+        told |= {PODS: str(many)} if many > 1 else {}
+        told |= {PREDICTED_FOR: stated_text(job.stated)} if text(obj, "kind") in LED else {}
+    return told | {
         key: value
         for key, value in annotations_of(obj).items()
         if key.startswith(PREFIX) and key not in OF_OBJECT_ONLY and len(value) <= MAX_COPIED

@@ -300,7 +300,7 @@ def _take(reading: _Reading, key: str, name: str, text: str, following: Sequence
         return
     flag, first = reading.said_by.setdefault(key, (flag_of(name), text))
     if key in FIELD_OF and key not in SIGNALS and flag != flag_of(name) and first != text:
-        draft.dispute(f"{flag} {first[:20]} and {flag_of(name)} {text[:20]} differ", FIELD_OF[key])
+        draft.dispute(f"{flag} {first[:40]} and {flag_of(name)} {text[:40]} differ", FIELD_OF[key])
     if key in SIGNALS:
         draft.signal(key, text)
     elif key == "input_size":

@@ -264,6 +264,28 @@ def test_an_mpi_job_is_read_from_launcher_and_workers(known: Decider) -> None:
     assert "annotations" not in stored["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]
 
 
+@pytest.mark.parametrize("kind", ["MPIJob", "RayJob"])
+def test_pods_know_of_their_job_what_another_program_starts(known: Decider, kind: str) -> None:
+    words = ["python", "t.py", "--model", "resnet50", "--fp16", "--epochs", "9"]
+    obj = operated(kind) if kind == "MPIJob" else complete("rayjob")
+    del obj["metadata"]["annotations"]
+    if kind == "MPIJob":
+        roles = obj["spec"]["mpiReplicaSpecs"]
+        roles["Launcher"]["template"]["spec"]["containers"][0]["command"] = ["mpirun", *words]
+    else:
+        obj["spec"]["entrypoint"] = " ".join(words)
+    stored = admitted(known, obj).object["spec"]
+    (worker,) = (
+        [stored["mpiReplicaSpecs"]["Worker"]]
+        if kind == "MPIJob"
+        else stored["rayClusterSpec"]["workerGroupSpecs"]
+    )
+    found = pod_job(worker["template"], known.config)
+    assert found is not None
+    assert (found.stated.model, found.stated.values["epochs"]) == ("resnet50", 9)
+    assert not found.annotated  # it was not the user who said so to us
+
+
 def test_a_train_job_as_the_api_server_sends_it(known: Decider) -> None:
     name = "affinity-trainjob-admissionreview-request.json"
     raw = json.loads((Path(__file__).parent / "payloads" / "placement" / name).read_text())

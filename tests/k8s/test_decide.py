@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from k8s_configs import config_of
 
 from k8s_extender.decide import Decider
-from k8s_extender.nodes import GpuNode, GpuType, Taint
+from k8s_extender.nodes import GpuNode, GpuType
 from k8s_extender.rank import DEADLINE, MEMORY, PRECISION
 from predictor.estimate.fitting import Fitted
 from predictor.identify.grammar import parse_text
@@ -69,13 +69,14 @@ def test_a_card_sold_as_80_gb_has_80(decider: Any) -> None:
 def test_the_last_place_a_job_could_run_is_never_refused(decider: Any) -> None:
     old = {"v1": NODES["v1"], "p1": NODES["p1"]}
     assert decider(old).filter(job(BF16), ["v1", "p1"]).passed == ["v1", "p1"]
-    away = replace(NODES["a1"], taints=(Taint("team", "b", "NoSchedule"),))
+    away = replace(NODES["a1"], taints=[{"key": "team", "value": "b", "effect": "NoSchedule"}])
     closed = replace(NODES["a2"], takes_pods=False)
     kept = old | {"a1": away, "a2": closed}
     assert decider(kept).filter(job(BF16), ["v1"]).passed == ["v1"]
     borne = job(BF16, tolerations=({"key": "team", "operator": "Exists"},))
     assert decider(kept).filter(borne, ["v1"]).passed == []
-    guarded = replace(NODES["a1"], taints=(Taint("nvidia.com/gpu", "present", "NoSchedule"),))
+    taint = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+    guarded = replace(NODES["a1"], taints=[taint])
     assert decider(old | {"a1": guarded}).filter(job(BF16), ["v1"]).passed == ["v1"]
     elsewhere = job(BF16, node_selector={"zone": "none"})
     assert decider(kept).filter(elsewhere, ["v1"]).passed == ["v1"]

@@ -93,6 +93,7 @@ def test_every_annotation_and_event_written_is_there() -> None:
     rows = re.findall(r"^\| `(precision-time\.io/\S+)` \|", text, re.MULTILINE)
     assert set(rows) == {
         limits.DURATION,
+        workload.PREDICTED_FOR,
         limits.P95,
         limits.STEP,
         limits.BASIS,

@@ -245,6 +245,22 @@ def test_a_gang_prefers_one_type_that_has_room_for_all_of_it() -> None:
     assert together["labelSelector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
 
 
+def test_a_type_holds_what_one_of_less_memory_holds() -> None:
+    """A V100 would have to compute activations again, which an L40S does not have to."""
+    nodes = [
+        node("l", L40S, memory=46068, gpus=8, capability=(8, 9)),
+        node("v", V100.replace("16", "32"), memory=32768, gpus=8, capability=(7, 0)),
+    ]
+    decider = known({n["metadata"]["name"]: gpu_node(n, config_of({}).hardware) for n in nodes})
+    raw = review(command="sleep 9", gpus=8)
+    said = "model=gemma-2b grad_accum=2 batch=8 seq_len=512 options=lora=on;lora_rank=8"
+    raw["request"]["object"]["metadata"]["annotations"] = {"precision-time.io/job": said}
+    job = pod_job(raw["request"]["object"], decider.config)
+    assert job is not None
+    assert [e.fits for e in decider.estimates(job, decider.candidates(job).types)] == [False, True]
+    assert terms(placed(raw, decider))[0][0] == L40S
+
+
 def test_for_karpenter_one_term_names_the_best() -> None:
     decider = known(placement={"single_term": True})
     assert terms(placed(review(), decider)) == [(H100, 100)]

@@ -503,6 +503,26 @@ def test_variables_of_an_image_count_where_they_are_a_trainings(
     assert job(pod(container(env=env))).stated.model == ("gemma-2b" if read else None)
 
 
+@pytest.mark.parametrize(
+    ("words", "read"),
+    [
+        (["bash", "llm-train.sh"], True),
+        (["/opt/entrypoint.sh", "--verbose"], True),
+        (["bash", "evaluate.sh"], False),
+        (["./serve.sh"], False),
+        (["nvidia-smi"], False),
+    ],
+)
+def test_variables_are_settings_of_a_script_that_nobody_can_read(
+    words: list[str], read: bool
+) -> None:
+    told = {"MODEL": "google/gemma-2b", "BATCH_SIZE": "2", "EPOCHS": "3"}
+    env = [{"name": name, "value": text} for name, text in told.items()]
+    found = job(pod(container(command=words, env=env)))
+    assert found.stated.model == ("gemma-2b" if read else None)
+    assert bool(found.unproven) == read
+
+
 def test_an_image_that_serves_trains_only_where_it_says_so() -> None:
     words = ["python", "run.py", "--model", "gpt2", "--batch-size", "8", "--dtype", "bf16"]
     assert not job(pod(container(image="example.invalid/vllm:1", command=words))).stated.values
