@@ -102,6 +102,7 @@ LIMIT_MARGIN = 1.5
 ORDER_SHARE, ORDER_LEAST_S = 0.6, 12 * 3600.0
 # Of similar runs so little is not worth a word.
 TOLD_SHARE = 0.05
+_ALL = (0.0, *LEVELS, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,15 +131,16 @@ class Estimate:
 
     def quantile_s(self, level: float) -> float:
         """Seconds that a share ``level`` of such jobs run at most."""
-        return self.times.quantile_s(float(np.interp(level, LEVELS, self.read_at)))
+        return self.times.quantile_s(float(np.interp(level, _ALL, (0.0, *self.read_at, 1.0))))
 
     def left_s(self, level: float, ran_s: float) -> float:
         """Seconds that a job which has run ``ran_s`` still runs, among those that run longer.
 
         ``level`` is the share of them that end sooner. Of a job that waits ``ran_s`` is 0.
         """
-        passed = self.times.share_below(log(ran_s)) if ran_s > 1 else 0.0
-        return max(0.0, self.times.quantile_s(min(passed + level * (1 - passed), 1.0)) - ran_s)
+        below = self.times.share_below(log(ran_s)) if ran_s > 1 else 0.0
+        passed = float(np.interp(below, (0.0, *self.read_at, 1.0), _ALL))
+        return max(0.0, self.quantile_s(passed + level * (1 - passed)) - ran_s)
 
     def order_s(self, level: float) -> float:
         """What the queue is ordered by: short jobs first, by what is known of them.
