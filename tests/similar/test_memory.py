@@ -231,6 +231,19 @@ def test_what_a_job_still_runs_is_that_of_jobs_that_run_longer() -> None:
     assert found.left_s(0.5, 1e9) == 0
 
 
+def test_what_is_left_of_a_job_that_waits_is_its_run_time() -> None:
+    """Read at the levels that proved right, as at a site where estimates were too short."""
+    memory = SiteMemory()
+    for at in range(300):
+        memory.coverage.learn(0.9, str(at))
+    found = estimate_job(JobRequest(user="ada", gpus=1, limit_s=36_000.0), memory)
+    for level in (0.05, 0.3, 0.5, 0.95, 0.99):
+        assert found.left_s(level, 0.0) == found.quantile_s(level)
+    assert found.expected_s > found.times.quantile_s(0.5)
+    lengths = [found.left_s(level, 600.0) for level in (0.0, 0.2, 0.5, 0.8, 1.0)]
+    assert lengths == sorted(lengths)
+
+
 def test_jobs_of_unknown_users_are_known_by_their_name() -> None:
     long, short = JobRequest(name="train-7", gpus=1), JobRequest(name="eval-7", gpus=1)
     runs = [past(n, 40_000.0 if n % 2 else 300.0, long if n % 2 else short) for n in range(40)]
