@@ -12,7 +12,15 @@ from profiles.storage import shipped_yaml
 
 from ..graphs.catalog import find_entry, understood_variant
 from ..job.datasets import DataSet, find_dataset
-from .configured import Configured, completed, configured, is_config, plain_names, tell_files
+from .configured import (
+    PYTHON_CONFIG,
+    Configured,
+    completed,
+    configured,
+    is_config,
+    plain_names,
+    tell_files,
+)
 from .draft import SIGNALS, Draft
 from .files import Files
 from .grammar import pairs_of
@@ -24,6 +32,7 @@ from .launch import (
     family_of,
     flag_of,
     flags,
+    listed,
     positional,
     said,
     switched,
@@ -113,7 +122,7 @@ def _read_names(reading: _Reading, *, adapts: bool) -> None:
         _take(reading, family.values[family.leads], family.leads, word, ())
     if family.models and launch.program in family.models and "model" not in draft.texts:
         draft.say("model", family.models[launch.program])
-    if family.configs and (config := next(filter(family.starts_config, launch.after), None)):
+    if family.configs and (config := next(filter(PYTHON_CONFIG.fullmatch, launch.after), None)):
         _read_config(reading, config)
     if adapts and "finetuning" not in reading.special:
         reading.special.setdefault("adapters", "on")
@@ -128,7 +137,7 @@ def _tell_unknown(reading: _Reading, found: Configured, own: Launch) -> None:
     if any(w == UNKNOWN and (b[:1] != "-" or flag_of(b) in family.switches) for b, w in pairs):
         draft.dispute("words that we cannot read may set more", "model")
         reading.special["unread"] = "on"
-    reading.unclear |= dict.fromkeys(sorted(flags().slowing & {*map(base_name, own.before)}))
+    reading.unclear |= dict.fromkeys(sorted(listed("slowing") & {*map(base_name, own.before)}))
     given = f"{own.directory}/{own.program} {' '.join(found.launch.told)}"
     if flags().patterns["beside"].search(given.lower()):
         if find_entry(draft.texts.get("model", ("", ""))[1]):
@@ -140,11 +149,15 @@ def _tell_unknown(reading: _Reading, found: Configured, own: Launch) -> None:
     shares = family.name == "generic" and (own.several or divides)
     for about, text in flags().by_itself.items():
         seen = found.texts if about == "options" else found.texts[:1]
-        if (own.alone if about == "gpus" else not known) and _fixed(seen, text):
+        told = own.alone if about == "gpus" else not known or about not in ("options", "model")
+        if told and _fixed(seen, text):
             draft.problem(f"{own.program} {text['told']}", about, contradiction=True)
-            shares |= about == "gpus"
+            shares |= about in ("gpus", "batch_size")
     if shares and (batch := draft.texts.pop("batch_size", None)):
         reading.special["unclear_batch"] = batch[1]
+    splits = not own.led and _fixed(found.texts[:1], flags().computes["splits"])
+    if splits and (shared := reading.special.pop("unclear_batch", "")):
+        reading.special["total_batch"] = shared
     if {*draft.signals} == {"amp"} and _fixed(found.texts, flags().computes["brains"]):
         draft.signal("bf16", "on")
     if "frozen" in kinds and _fixed(found.texts, flags().computes["thaws"]):
@@ -190,7 +203,7 @@ def _trainer(reading: _Reading, stated: Stated, usual: str | None) -> str | None
         and (next(iter(following), "") if value is None else value).lower() != "auto"
     ]
     off = patterns["negated"].match
-    if any((w or "auto").lower() not in flags().unset and not off(name) for name, w in named):
+    if any((w or "auto").lower() not in listed("unset") and not off(name) for name, w in named):
         return None
     known, family = shipped_yaml("trainers.yaml"), reading.family
     launchers = (flags().launcher_trainers.get(base_name(word), "") for word in launch.before)
@@ -216,7 +229,7 @@ def _read_flags(reading: _Reading, own: int) -> None:
         key = reading.family.values.get(flag)
         behind = next((w for w in following[:1] if not re.match("-[-a-zA-Z]", w)), None)
         text = behind if value is None else value
-        a_file = flag in flags().config_flags and is_config(text or "")
+        a_file = flags().patterns["config_flag"].match(flag) and is_config(text or "")
         if key in ("file", "agreed") or (a_file and key != "config"):
             continue
         if key in _SWITCHED:
@@ -237,7 +250,7 @@ def _read_flags(reading: _Reading, own: int) -> None:
                 _switch(reading, pair, word)
             elif pair[0] == "options":  # off, whatever was said before
                 reading.draft.pairs.get("options", {}).pop(pair[1].partition("=")[0], None)
-        elif not fold and flag in flags().repeating and (text or "on").lower() not in OFF | {"1"}:
+        elif not fold and flag in listed("repeating") and (text or "on").lower() not in OFF | {"1"}:
             reading.draft.ask(f"{name} trains more than once", "steps", _WHOLE)
         elif flags().may_change_time(flag, text):
             reading.unclear[name] = None
@@ -268,7 +281,7 @@ def _leave_out_disputed(reading: _Reading) -> None:
 
 def _switch(reading: _Reading, pair: tuple[str, str], word: str) -> None:
     key, text = pair
-    if word.lower() in flags().unset if key in SIGNALS else word == UNKNOWN:
+    if word.lower() in listed("unset") if key in SIGNALS else word == UNKNOWN:
         return
     if key in ("options", "variant"):
         name, _, value = text.partition("=")
@@ -295,7 +308,7 @@ def _take(reading: _Reading, key: str, name: str, text: str, following: Sequence
     if key in reading.unread:  # said again, and clearly
         draft.problems.remove(reading.unread.pop(key))
     told = key == "titan_shard" or (key, text) in _NONE  # -1: by all
-    nothing = text.strip().lower() in flags().unset and not told
+    nothing = text.strip().lower() in listed("unset") and not told
     if nothing or (key == "model" and text.replace(".", "").isdigit()):
         return
     flag, first = reading.said_by.setdefault(key, (flag_of(name), text))
@@ -507,10 +520,10 @@ def _read_dataset(draft: Draft, told: Mapping[str, str], words: Sequence[str]) -
     """
     name, part, hint = (told.get(key, "") for key in ("dataset", "dataset_part", "dataset_hint"))
     whole = f"{name.rpartition('/')[2]}-{part}"  # the most exact first: a part, a data set, a task
-    exact = (part, whole, name, hint) if name else (hint,)  # of its own data a part says nothing
+    placed, elsewhere = _of_paths(told.get("dataset_path"), words)
+    exact = (part, whole, name, hint) if name else ("" if elsewhere else hint,)  # its own data
     found = next(filter(None, map(find_dataset, filter(None, exact))), None)
     unknown = None if found else told.get("dataset")
-    placed, elsewhere = _of_paths(told.get("dataset_path"), words)
     if found is None and unknown is None:
         found, unknown = placed, elsewhere
     elif found and placed and found != placed:
@@ -537,9 +550,9 @@ def _read_dataset(draft: Draft, told: Mapping[str, str], words: Sequence[str]) -
 def _of_paths(path: str | None, words: Sequence[str]) -> tuple[DataSet | None, str | None]:
     """The data set a directory is named for, or its name where that says something else."""
     if path is not None:
-        found = find_dataset(name := _data_name(path))
+        found = find_dataset(_data_name(path))
         told_of = found and found.classes and path.endswith((".json", ".jsonl"))  # its images
-        return None if told_of else found, path if name else None
+        return None if told_of else found, path if _data_name(path.replace(UNKNOWN, "")) else None
     paths = (w for w in positional(words) if "/" in w and w[0] in f"/.~{UNKNOWN}")
     return next(filter(None, map(find_dataset, map(_data_name, paths))), None), None
 
@@ -551,6 +564,6 @@ def _data_name(path: str) -> str:
         stem = patterns["tokenised"].sub("", patterns["file_ends"].sub("", part))
         if UNKNOWN in stem:
             return ""
-        if stem.lower() not in flags().data_directories and re.search("[A-Za-z]", stem):
+        if stem.lower() not in listed("data_directories") and re.search("[A-Za-z]", stem):
             return stem
     return ""

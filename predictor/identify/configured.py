@@ -12,7 +12,7 @@ from ..job.words import key_of
 from .draft import SIGNALS, Draft
 from .files import Files, settings_of
 from .keys import FIELD_OF, OFF, ON
-from .launch import FlagFamily, Launch, family_of, flag_of, flags, positional, said
+from .launch import FlagFamily, Launch, family_of, flag_of, flags, listed, positional, said
 from .shell_syntax import UNKNOWN
 from .stated import BATCHES, DECISIVE, NOTHING, SCRIPT, Problem, Stated
 
@@ -26,7 +26,7 @@ _NAME = re.compile(r"[A-Za-z_][\w./@-]{0,79}", re.ASCII)
 # Names whose meaning hangs on where they stand: elsewhere than we know them, they leave doubt.
 _DECISIVE = frozenset(name for name, field in FIELD_OF.items() if field in DECISIVE)
 MAX_FILES = 3
-_PYTHON_CONFIG = re.compile(r"(?:.*/)?configs?/.+\.py", re.ASCII)
+PYTHON_CONFIG = re.compile(r"(?:.*/)?configs?/.+\.py", re.ASCII)
 # Flags of Hydra, which together name one file.
 _PATHS = frozenset(("--config-path", "--config-dir", "-cp", "-cd"))
 _NAMES = frozenset(("--config-name", "-cn"))
@@ -106,9 +106,8 @@ class _Reading:
     def tables(self, whole: Launch) -> Stated:
         """The DeepSpeed configurations that the launch or its files name, over Accelerate's."""
         joined = Stated()
-        for name, value, following in (*said(whole.before), *said(whole.after)):
-            path = value if value is not None else next(iter(following), "")
-            if flag_of(name) in _DEEPSPEED and path[:1] not in ("", "-"):
+        for flag, path in {**whole.started, **whole.told}.items():
+            if flag in _DEEPSPEED and path[:1] not in ("", "-"):
                 joined = completed(joined, self._deepspeed(path))
         if (launcher := whole.started.get(LAUNCHER_FILE)) is None:
             return joined
@@ -170,7 +169,7 @@ def _plain_name(name: str, family: FlagFamily) -> str:
     """The flag that a setting in plain sections is, else its own name."""
     *sections, leaf = flag_of(f"--{name}").lstrip("-").split(".")
     table = flags()
-    if not sections or flag_of(name) in family.values or not set(sections) <= table.sections:
+    if not sections or flag_of(name) in family.values or not set(sections) <= listed("sections"):
         return name
     if leaf in ("name", "type", "arch") and sections[-1] in table.named_sections:
         return table.named_sections[sections[-1]].lstrip("-")
@@ -231,7 +230,7 @@ def _named(launch: Launch, family: FlagFamily) -> Iterator[Named]:
     for name, text in values:
         flag, shown = flag_of(name), f"{name[:40]} {text[:40]}"
         kind = family.values.get(flag)
-        named_so = flag in flags().config_flags and is_config(text)
+        named_so = flags().patterns["config_flag"].match(flag) and is_config(text)
         if kind not in ("file", "agreed", "config", "recipe") and not named_so:
             continue
         if text.startswith("-") or key_of(text) in ON | OFF:
@@ -246,14 +245,13 @@ def _named(launch: Launch, family: FlagFamily) -> Iterator[Named]:
             by_name = kind == "config" or (kind == "recipe" and not named_so)
             yield Named(flag, (text,), shown, kind == "agreed" or by_name)
     for word in launch.after if family.configs else positional(launch.after):
-        known = is_config(word) or _PYTHON_CONFIG.fullmatch(word)
-        if family.starts_config(word) if family.configs else known:
-            yield Named("", (word,), word[-40:], bool(family.configs))
+        if PYTHON_CONFIG.fullmatch(word) or (is_config(word) and not family.configs):
+            yield Named("", (word,), word[-40:], family.configs)
 
 
 def is_config(word: str) -> bool:
     """Whether a word ends as the name of a configuration does."""
-    return word.lower().endswith(tuple(flags().config_ends))
+    return word.lower().endswith(tuple(listed("config_ends")))
 
 
 def deepspeed_stated(document: str) -> Stated | None:

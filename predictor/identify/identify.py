@@ -32,6 +32,7 @@ from .launch import (
     flags,
     is_brief,
     launch_of,
+    listed,
     serves,
     shell_file,
     shell_text,
@@ -145,7 +146,7 @@ def _parsed(
     asked = sbatch_options(text)
     images = (asked.get(IMAGE, ""), *(word for run in runs for word in run.launch.before))
     stated = dated(_training(training, configs), images)
-    known = flags().brief.union(run.launch.program for run, _ in training)
+    known = listed("brief").union(run.launch.program for run, _ in training)
     beside = dict.fromkeys(name for name in _beside(script, files) if name not in known)
     told = tuple(Problem(SCRIPT, one, "gpus", True) for one in _disputed(runs, asked, files))
     copies = {} if told else dict.fromkeys(_copies([run for run, _ in training], asked))

@@ -40,8 +40,8 @@ class FlagFamily:
 
     ``switches`` map a flag to key and text of the grammar. ``only`` names the programs that
     the evidence holds for, ``least`` how much of it is needed; ``models`` the network a program
-    trains; ``prefers`` the length that counts where two are given; ``configs`` the start of paths
-    that are configurations. One that ``spreads`` uses every GPU it sees, without a launcher;
+    trains; ``prefers`` the length that counts where two are given. The name of a configuration in
+    Python says what it is to one that ``configs``; one that ``spreads`` uses every GPU it sees;
     the first word that is no flag ``leads`` to what it means as a flag; ``defaults`` hold unless a
     flag says otherwise, and what a program has ``taken`` as long as all of its words are read; one
     that ``adapts`` trains adapters, beside those projections, unless told.
@@ -59,16 +59,12 @@ class FlagFamily:
     prefers: str = ""
     spreads: bool = False
     least: int = 1
-    configs: str = ""
+    configs: bool = False
     leads: str = ""
     defaults: str = ""
     taken: Mapping[str, str] = field(default_factory=dict)
     adapts: str = ""
     models: Mapping[str, str] | None = None
-
-    def starts_config(self, word: str) -> bool:
-        """Whether a word is the path of a configuration of this family."""
-        return word.startswith(self.configs) or f"/{self.configs}" in word
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,41 +73,16 @@ class Flags:
 
     families: tuple[FlagFamily, ...]
     generic: FlagFamily
-    launchers: frozenset[str]
-    launching: frozenset[str]
-    programs: frozenset[str]
-    other_work: frozenset[str]
-    never_training: frozenset[str]
-    other_work_flags: frozenset[str]
-    serving_words: frozenset[str]
-    playing: frozenset[str]
-    repeating: frozenset[str]
-    brief: frozenset[str]
-    slowing: frozenset[str]
-    harmless: frozenset[str]
-    harmless_starts: frozenset[str]
-    judging: frozenset[str]
-    learning: frozenset[str]
-    sharing: frozenset[str]
-    training_words: frozenset[str]
     launcher_values: Mapping[str, str]
     launcher_trainers: Mapping[str, str]
-    config_ends: frozenset[str]
-    config_flags: frozenset[str]
     about: Mapping[str, str]
     sbatch_short: Mapping[str, str]
-    data_directories: frozenset[str]
     words: Mapping[str, Mapping[str, str]]
-    spreading: frozenset[str]
-    spreading_flags: frozenset[str]
-    copying: frozenset[str]
-    joining: frozenset[str]
-    sections: frozenset[str]
     named_sections: Mapping[str, str]
     deepspeed: Mapping[str, str]
     accelerate: Mapping[str, str]
     patterns: Mapping[str, re.Pattern[str]]
-    unset: frozenset[str]
+    lists: Mapping[str, frozenset[str]]
     starting: Mapping[str, str]
     using: Mapping[str, bool]
     computes: Mapping[str, Mapping[str, str]]
@@ -126,12 +97,12 @@ class Flags:
         saves = {"save", "checkpointing"} & {*words}
         few = {"workers": 2, "steps": 100 if saves else 0}.get(words[-1], 0)
         ends = {"-".join(words[at:]) for at in range(len(words))}
-        harmless = ends & self.harmless or words[0] in self.harmless_starts
+        harmless = ends & self.lists["harmless"] or words[0] in self.lists["harmless_starts"]
         other = self.patterns["another"].search(flag.replace(".", "-"))
         slow = self.patterns["slow_setting"].search(text or "")
         if slow or text in {*map(str, range(few))}:
             return True
-        return not (harmless and other is None) and flag not in self.spreading_flags
+        return not (harmless and other is None) and flag not in self.lists["spreading_flags"]
 
 
 @lru_cache(maxsize=1024)
@@ -155,7 +126,13 @@ def flags() -> Flags:
     generic = _family({"name": "generic", **raw.pop("generic")}, None)
     families = tuple(_family(entry, generic) for entry in raw.pop("families"))
     patterns = {name: re.compile(text, re.ASCII) for name, text in raw.pop("patterns").items()}
-    return Flags(families=families, generic=generic, patterns=patterns, **_sets(raw))
+    lists = {name: frozenset(raw.pop(name)) for name in [*raw] if isinstance(raw[name], list)}
+    return Flags(families=families, generic=generic, patterns=patterns, lists=lists, **raw)
+
+
+def listed(name: str) -> frozenset[str]:
+    """The words of a list of the table."""
+    return flags().lists[name]
 
 
 def _family(raw: Mapping[str, Any], generic: FlagFamily | None) -> FlagFamily:
@@ -164,13 +141,9 @@ def _family(raw: Mapping[str, Any], generic: FlagFamily | None) -> FlagFamily:
     if generic is not None:
         values = {k: v for k, v in generic.values.items() if k not in switches} | values
         switches = {k: v for k, v in generic.switches.items() if k not in values} | switches
+    sets: dict[str, Any] = {k: frozenset(v) if isinstance(v, list) else v for k, v in raw.items()}
     evidence = frozenset(map(flag_of, raw.get("evidence", ())))
-    return FlagFamily(**_sets(raw) | {"values": values, "switches": switches, "evidence": evidence})
-
-
-def _sets(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries of a mapping, its lists as sets."""
-    return {name: frozenset(v) if isinstance(v, list) else v for name, v in raw.items()}
+    return FlagFamily(**sets | {"values": values, "switches": switches, "evidence": evidence})
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +166,7 @@ class Launch:
     @property
     def trains(self) -> bool:
         """Whether its name says that it trains."""
-        return bool(_name_words(self.program) & flags().training_words)
+        return bool(_name_words(self.program) & listed("training_words"))
 
     @property
     def does_other_work(self) -> bool:
@@ -202,20 +175,22 @@ class Launch:
         given = {flag_of(word.partition("=")[0]) for word in self.after if word.startswith("-")}
         asked = {flag for flag in given & told.keys() if told[flag].lower() not in OFF - {""}}
         trains = asked & {"--train", "--do-train"} or self.program[:4] == "trl "
-        judged = (table.judging | {"test"}) & _name_words(told.get("--task", ""))  # MSDP-EVAL-F1
-        judges = (judged or asked & table.other_work_flags) and not trains
-        plays = any(part in flag_of(n) for n, _, _ in said(self.after) for part in table.playing)
+        task = _name_words(told.get("--task", ""))  # MSDP-EVAL-F1
+        judged = task & (listed("judging") | {"test"})
+        judges = (judged or asked & listed("other_work_flags")) and not trains
+        plays = any(part in flag for flag in told for part in listed("playing"))
         lengths = {table.generic.values.get(flag): word for flag, word in told.items()}
         ended = lengths.get("epochs") == "0" and not ("steps" in lengths or self.trains)
         modes = {*self.after[:1], told.get("--mode", "")}  # main.py validate, --mode test
-        if judges or plays or ended or modes & {"launch", *table.other_work}:  # elsewhere
+        if judges or plays or ended or modes & {"launch", *listed("other_work")}:  # elsewhere
             return True
         if self.program == "yolo":
             return not {"train", "mode=train"} & set(self.after)
-        never = {*_NAME_WORD.findall(self.program)[:1]} & table.never_training
+        never = {*_NAME_WORD.findall(self.program)[:1]} & listed("never_training")
         learns = not never and (self.trains or bool(given & {"--lr", "--learning-rate"}))
-        within = table.judging & (given | _name_words(base_name(self.directory)))  # llava.eval.run
-        named = _name_words(self.program) & table.other_work or _JUDGES.search(self.program)
+        place = _name_words(base_name(self.directory))  # llava.eval.run
+        within = listed("judging") & (given | place)
+        named = _name_words(self.program) & listed("other_work") or _JUDGES.search(self.program)
         other = within or named or serves((*self.before, self.directory))
         return bool(other) and not learns
 
@@ -223,9 +198,9 @@ class Launch:
     def may_learn(self) -> bool:
         """Whether its name, a flag or its family says that it may train."""
         signs = _name_words(" ".join((self.program, *self.after[:1], *self.told)))
-        led = "steps" in signs and self.led - flags().copying
+        led = "steps" in signs and self.led - listed("copying")
         family = self.program == UNKNOWN or family_of(self) is not flags().generic
-        return bool(self.trains or family or led or signs & flags().learning)
+        return bool(self.trains or family or led or signs & listed("learning"))
 
     @property
     def started(self) -> Mapping[str, str]:
@@ -235,30 +210,32 @@ class Launch:
     @property
     def used(self) -> dict[str, str]:
         """How many GPUs flags of it tell it to use, by their number or by their ids."""
-        found, using = {}, flags().using
-        for name, value, following in said(self.after):
-            flag, ids = flag_of(name), (value or next(iter(following), "")).strip("[]'")
-            if flag in using and ids.replace(",", "").isdecimal():
-                found[flag] = str(ids.count(",") + 1) if using[flag] or "," in ids else ids
-        return found
+        using = flags().using
+        told = {flag: word.strip("[]'") for flag, word in self.told.items() if flag in using}
+        return {
+            flag: str(ids.count(",") + 1) if using[flag] or "," in ids else ids
+            for flag, ids in told.items()
+            if ids.replace(",", "").isdecimal()
+        }
 
     @property
     def several(self) -> bool:
         """Whether its flags say that one process uses several GPUs: a batch may be of them all."""
         on = {flag for flag, word in self.told.items() if word.lower() not in OFF - {""}}
         used = any(int(number) > 1 for number in self.used.values())
-        shares = used or (not self.led and bool(on & flags().sharing))
-        return shares and not (self.led - flags().copying or on & {"--accelerator", "--strategy"})
+        shares = used or (not self.led and bool(on & listed("sharing")))
+        return shares and not (self.led - listed("copying") or on & {"--accelerator", "--strategy"})
 
     @property
     def led(self) -> frozenset[str]:
         """What of the words before it starts a process for each GPU."""
-        return flags().spreading.intersection(base_name(w).removesuffix(".py") for w in self.before)
+        started = {base_name(word).removesuffix(".py") for word in self.before}
+        return listed("spreading") & started
 
     @property
     def copied(self) -> str:
         """What starts copies of it that know nothing of each other; empty for nothing."""
-        return "" if self.led - flags().copying else min(self.led, default="")
+        return "" if self.led - listed("copying") else min(self.led, default="")
 
     @property
     def joins(self) -> bool:
@@ -266,7 +243,7 @@ class Launch:
         told = {flag for flag, value in self.told.items() if value.lower() not in OFF - {""}}
         family = family_of(self)
         return family.spreads or bool(
-            flags().joining & {*told, family.name, *_name_words(self.program)}
+            listed("joining") & {*told, family.name, *_name_words(self.program)}
         )
 
     @property
@@ -276,20 +253,19 @@ class Launch:
         A program that is named for a single device uses one.
         """
         table, told = flags(), self.told
-        by_flags = told.keys() & table.spreading_flags
+        by_flags = told.keys() & listed("spreading_flags")
         if table.patterns["one_device"].match(told.get("--device", "")):
             by_flags -= {"--device"}
         named = _name_words(self.program)  # lora_finetune_single_device
         single = "single" in named and bool(named & {"device", "gpu"})
-        spreads = self.led or self.program in table.programs or family_of(self).spreads
+        spreads = self.led or self.program in listed("programs") or family_of(self).spreads
         return single or not (spreads or by_flags or UNKNOWN in map(base_name, self.before))
 
 
 @lru_cache(maxsize=256)
 def launch_of(words: tuple[str, ...]) -> Launch | None:
     """What a command launches, or None where it is no launcher of Python programs."""
-    table = flags()
-    if not words or not _launches(words[0]):
+    if not words or not (_launches(words[0]) or {*words[1:2]} & listed("training_words")):
         return None
     python = False
     unknown: Launch | None = None
@@ -298,37 +274,44 @@ def launch_of(words: tuple[str, ...]) -> Launch | None:
         two = words[index + 1 : index + 3]
         if python and two and _MODULE.fullmatch(word):
             module = two[0]
-            if module not in table.launching:
-                if " ".join(two) in table.programs:  # llamafactory.cli train
+            if module not in listed("launching"):
+                if " ".join(two) in listed("programs"):  # llamafactory.cli train
                     continue
                 package, _, name = module.rpartition(".")
-                found = module if module in table.programs else f"{name}.py"
+                found = module if module in listed("programs") else f"{name}.py"
                 return Launch(found, words[:index], words[index + 2 :], package.replace(".", "/"))
-        elif several := table.programs & {" ".join((base, *two[:n])) for n in (1, 2)}:
+        elif several := listed("programs") & {" ".join((base, *two[:n])) for n in (1, 2)}:
             name = max(several, key=len)
             return Launch(name, words[:index], words[index + 1 + name.count(" ") :])
         elif (
-            base in table.programs
-            or (base.endswith(".py") and word[0] != "-" and base not in table.launching)
-            or (_trains(base) and (not index or words[index - 1] in {"run", *table.launchers}))
+            base in listed("programs")
+            or (base.endswith(".py") and word[0] != "-" and base not in listed("launching"))
+            or (_trains(base) and (not index or words[index - 1] in {"run", *listed("launchers")}))
         ):
             return Launch(base, words[:index], words[index + 1 :], word.rpartition("/")[0])
         elif python and word.startswith(UNKNOWN) and _is_python(words[index - 1]):
             return Launch(UNKNOWN, words[:index], words[index + 1 :])
+        elif (  # a program that has several: autoalign-cli sft
+            {*two[:1]} & listed("training_words")
+            and not ("." in base or word[0] == "-" or _launches(word))
+            and {flag_of(name) for name, _, _ in said(words[index + 2 :])} & _LEARNS
+        ):
+            return Launch(f"{base} {two[0]}", words[:index], words[index + 2 :])
         elif (
             word == UNKNOWN
             and "".join(two[:1]).startswith("--")
             and (python or {flag_of(name) for name, _, _ in said(words[index + 1 :])} & _LEARNS)
         ):
             unknown = Launch(UNKNOWN, words[:index], words[index + 1 :])
-        python = python or _is_python(word) or base in _MODULE_LAUNCHERS
+        hidden = word == UNKNOWN and "-m" in two[:1]
+        python = python or hidden or _is_python(word) or base in _MODULE_LAUNCHERS
     return unknown
 
 
 def is_brief(words: Sequence[str]) -> bool:
     """Whether a command, or what a launcher starts, takes no time to speak of beside a training."""
     words = words[:MAX_LED]
-    brief, led = flags().patterns["brief"], base_name(words[0]) in flags().launchers
+    brief, led = flags().patterns["brief"], base_name(words[0]) in listed("launchers")
     if brief.match(f"{' '.join(words)} "):
         return True
     images = 1 if base_name(words[0]) in (*CONTAINERS, "singularity", "apptainer") else 0
@@ -346,7 +329,7 @@ def is_brief(words: Sequence[str]) -> bool:
 
 def serves(words: Sequence[str]) -> bool:
     """Whether an image or a package among the words is one that serves networks."""
-    return any(_name_words(part) & flags().serving_words for w in words for part in w.split("/"))
+    return any(_name_words(part) & listed("serving_words") for w in words for part in w.split("/"))
 
 
 def shell_text(words: Sequence[str]) -> str | None:
@@ -376,7 +359,7 @@ def shell_file(words: Sequence[str]) -> tuple[str, ...]:
     for index, word in enumerate(words):
         started = index > 0 and base_name(words[index - 1]) in _SHELLS and not word.startswith("-")
         if (started or word.endswith(_SCRIPTS)) and word[:1] not in ("-", UNKNOWN, ""):
-            named = UNKNOWN in word or base_name(word) in flags().programs
+            named = UNKNOWN in word or base_name(word) in listed("programs")
             return () if named else tuple(words[index:])
     return ()
 
@@ -433,14 +416,14 @@ def switched(value: str | None, following: Sequence[str]) -> str | None:
 
 
 def _launches(word: str) -> bool:
-    base, table = base_name(word), flags()
-    known = base in table.launchers or base in table.programs or UNKNOWN in word
+    base = base_name(word)
+    known = base in listed("launchers") or base in listed("programs") or UNKNOWN in word
     return known or base.endswith(".py") or _trains(base) or _is_python(word)
 
 
 def _trains(base: str) -> bool:
     """Whether a program that a package installs is named for training: ``mace_run_train``."""
-    return "." not in base and bool(_name_words(base) & flags().training_words)
+    return "." not in base and bool(_name_words(base) & listed("training_words"))
 
 
 def _is_python(word: str) -> bool:

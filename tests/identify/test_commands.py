@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from predictor.identify.identify import alike, parse_script, started_gpus
+from predictor.identify.identify import alike, identify, parse_script, started_gpus
 from predictor.identify.keys import FIELD_OF
 from predictor.identify.launch import flags
 from predictor.job.precision import Precision
@@ -756,3 +756,50 @@ def test_run_squad_of_transformers_is_not_that_of_nvidia() -> None:
     squad = "python run_squad.py --model_name_or_path bert-base-uncased --num_train_epochs 2"
     stated = parse_script(f"{squad} --per_gpu_train_batch_size 4")
     assert (stated.values["batch_size"], stated.trainer) == (4, "hf-trainer")
+
+
+@pytest.mark.parametrize(
+    ("text", "epochs"),
+    [
+        ("align-cli sft --num_train_epochs 3 --learning_rate 1e-5", 3),
+        ("srun align train --epochs 2 --lr 1", 2),
+        ("align-cli sft --num_gpus 3", None),  # shows no sign of learning
+        ("align-cli serve --epochs 3 --lr 1", None),
+        ("bash ./run.sh train --epochs 3 --lr 1", None),
+    ],
+)
+def test_a_command_of_a_program_that_trains_is_one(text: str, epochs: int | None) -> None:
+    assert identify(argv=text.split()).values.get("epochs") == epochs
+
+
+def test_a_program_hidden_in_a_variable_has_its_module() -> None:
+    text = 'if [ "$1" = 1 ]; then run=python; else run="torchrun --nnodes 1"; fi\n'
+    stated = identify(script=f"#!/bin/sh\n{text}$run -m gpn.run_mlm --max_steps 9 --lr 1 --bf16\n")
+    assert stated.values["steps"] == 9
+
+
+def test_a_smaller_batch_beside_one_is_that_of_a_micro_step() -> None:
+    stated = identify(
+        argv=["python", "mine.py", "-bs", "128", "-mbs", "2", "--lr", "1", "--n_epochs", "3"]
+    )
+    assert stated.values["batch_size"] == 2
+    assert any(problem.field == "grad_accum" for problem in stated.doubts)
+
+
+@pytest.mark.parametrize(
+    ("flag", "named"),
+    [
+        ("--train_args_file", True),
+        ("--experiment_config_file", True),
+        ("--cfg", True),
+        ("-c", True),
+        ("--exp_file", True),
+        ("--unet_config", False),
+        ("--model-config", False),
+        ("--label_params", False),
+    ],
+)
+def test_a_configuration_is_told_by_the_form_of_its_flag(flag: str, named: bool) -> None:
+    files = {"a/b.json": '{"num_train_epochs": 7}'}.get
+    stated = identify(argv=f"python train.py {flag} a/b.json --lr 1".split(), files=files)
+    assert (stated.values.get("epochs") == 7) == named

@@ -131,3 +131,20 @@ def test_a_part_of_a_data_set_says_nothing_of_data_of_ones_own() -> None:
     assert "dataset" not in identify(argv=f"{text} --train_file own/train.txt".split()).values
     named = identify(argv=f"{text} --dataset_name wikitext".split())
     assert named.values["dataset"] == "wikitext-2"
+
+
+@pytest.mark.parametrize(
+    ("words", "known"),
+    [
+        ("--task_name sst2", True),
+        ("--task_name sst2 --data_dir $GLUE/SST-2", True),
+        ("--task_name sst2 --data_dir glue_data", True),
+        ("--task_name sst2 --data_dir $DATA", True),
+        ("--task_name sst2 --data_dir ../relations/euadr", False),
+        ("--task_name sst2 --data_dir ../relations/$SPLIT", False),
+    ],
+)
+def test_a_task_names_no_data_that_lie_at_a_place_of_another_name(words: str, known: bool) -> None:
+    stated = read(f"{GLUE} {words}")
+    assert (stated.values.get("dataset") == "sst2") == known
+    assert any(problem.field == "dataset" for problem in stated.problems) != known

@@ -272,17 +272,46 @@ def test_what_only_the_program_tells_of_leaves_no_limit(
     assert (not stated.contradictions) == sound
 
 
-@pytest.mark.parametrize("text", ["m = nn.DataParallel(m)\n", "t = pl.Trainer(devices=4)\n"])
+SPLIT = "m = nn.DataParallel(m)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "of_all"),
+    [
+        (SPLIT, 64),
+        (f"{SPLIT}v = loader(args.batch_size * 2)\n", 64),  # that judges
+        (f"{SPLIT}b = args.batch_size * args.n_gpu\n", None),
+        (f"{SPLIT}b = bs * max(1, n_gpu)\n", None),
+        (f"{SPLIT}m = DistributedDataParallel(m)\n", None),
+        ("t = pl.Trainer(devices=4)\n", None),
+        ("import jax\n", None),
+        ("from flax import nnx\n", None),
+    ],
+)
 def test_a_program_that_uses_several_gpus_by_itself_is_not_taken_for_one(
-    tmp_path: Path, text: str
+    tmp_path: Path, text: str, of_all: int | None
 ) -> None:
     (tmp_path / "mine.py").write_text(text)
     argv = tuple(f"python mine.py {VISION} --amp".split())
     stated = identify(argv=argv, files=user_files(tmp_path))
     assert (stated.alone, stated.contradictions[0].field) == (False, "gpus")
     assert "batch_size" not in stated.values
-    assert any("of one GPU or of all" in problem.text for problem in stated.doubts)
+    assert stated.values.get("global_batch_size") == of_all
+    unclear = any("of one GPU or of all" in problem.text for problem in stated.doubts)
+    assert unclear == (of_all is None)
     assert identify(argv=argv).alone
+
+
+def test_what_a_program_makes_of_its_flags_is_not_what_they_say(tmp_path: Path) -> None:
+    argv = tuple(f"torchrun --nproc_per_node 2 mine.py {VISION} --amp".split())
+    (tmp_path / "mine.py").write_text("qa.batch_size = int(args.batch_size * 100 / 60)\n")
+    stated = identify(argv=argv, files=user_files(tmp_path))
+    assert "batch_size" not in stated.values
+    assert stated.contradictions
+    (tmp_path / "mine.py").write_text("os.system(f'accelerate launch {words} train.py')\n")
+    stated = identify(argv=argv, files=user_files(tmp_path))
+    assert not {"epochs", "steps"} & stated.values.keys()
+    assert stated.contradictions
 
 
 @pytest.mark.parametrize(
