@@ -441,6 +441,8 @@ def _check_model(reading: _Reading) -> None:
     own = (special.get(key, "") for key in ("own_layers", "own_hidden"))
     if frames and not understood_variant(entry, (("frames", frames),)):
         other_one = "reads no frames of videos, as this program does"
+    elif entry.image_size and flags().patterns["sounds"].search(" ".join(reading.launch.told)):
+        other_one = "reads no sound, as this program does"
     elif any(size.isdigit() and size not in sizes for size in own):
         other_one = "has not the layers or the width that are stated beside it"
     else:

@@ -110,7 +110,8 @@ def _share(text: str) -> float:
 
 
 def _image_size(text: str) -> tuple[int, ...]:
-    axes = tuple(int(n) for n in re.split("[x×,]", text.lower())) if _AXES.fullmatch(text) else ()
+    plain = text.strip("()[]").lower()
+    axes = tuple(map(int, re.split("[x×,]", plain))) if _AXES.fullmatch(plain) else ()
     if len(axes) > 1 and axes[0] <= _MOST_CHANNELS and min(axes[1:]) >= _LEAST_AXIS:
         axes = axes[1:]
     if not 1 <= len(axes) <= 3 or not 1 <= min(axes) <= max(axes) <= _MOST_AXIS:

@@ -387,6 +387,8 @@ def test_minus_one_resumes_nothing() -> None:
     [
         ("/pretrained/model.safetensors", False),
         ("models/ffhq_p2.pt", False),
+        ("pretrained/scale1-resumeflow-5d9d7964.pth", False),
+        ("out/pretrain/checkpoint-799.pth", True),
         ("out/checkpoint-799.pth", True),
         ("out/last.pt", True),
         ("out/run-2022", True),
@@ -474,10 +476,27 @@ def test_gluoncv_computes_in_mxnet() -> None:
     assert (found["batch_size"], found["epochs"]) == (128, 120)
 
 
-def test_a_network_of_images_has_no_time_for_video() -> None:
-    found = parse_script("torchrun train.py --model vit_huge_patch14 --bs 4 --num_frames 16")
-    assert "model" not in found.values
-    assert any(p.contradiction and "frames" in p.text for p in found.problems)
+@pytest.mark.parametrize(
+    ("flag", "what"),
+    [
+        ("--num_frames 16", "frames"),
+        ("--num_mel_bins 128", "sound"),
+        ("--roll_mag_aug True", "sound"),
+        ("--sample-rate 16000", "sound"),
+        ("--audio-path a", "sound"),
+        ("--melt 3", ""),
+        ("--norm pixels", ""),
+    ],
+)
+def test_a_network_of_images_has_no_time_for_video_or_sound(flag: str, what: str) -> None:
+    found = parse_script(f"torchrun train.py --model vit_huge_patch14 --bs 4 {flag}")
+    assert ("model" in found.values) == (not what)
+    assert any(p.contradiction and what in p.text for p in found.problems) == bool(what)
+
+
+def test_a_size_of_images_may_stand_in_brackets() -> None:
+    found = values("python train.py --model resnet50 --bs 4 --lr 1 --image_size '(224,224)'")
+    assert found["image_size"] == (224, 224)
 
 
 @pytest.mark.parametrize(
