@@ -140,11 +140,11 @@ def find_gpu(name: str) -> Gpu:
     """The GPU a name or alias means, in any case, with spaces, ``_`` or ``-`` between words.
 
     Takes slugs of the sources, NVML product names, ``nvidia.com/gpu.product`` labels and Slurm
-    GRES types; raises UnknownGpuError with the nearest names.
+    GRES types (``a100_80``); raises UnknownGpuError with the nearest names.
     """
     index = _index(roots())
     key = spelling(name)
-    for candidate in (key, key.removeprefix("nvidia-"), key.removeprefix("tesla-")):
+    for candidate in (key, key.removeprefix("nvidia-"), key.removeprefix("tesla-"), f"{key}gb"):
         if candidate in index:
             return index[candidate]
     near = get_close_matches(key, index, n=8, cutoff=0.5)

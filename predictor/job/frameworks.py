@@ -46,7 +46,7 @@ def _version(text: str) -> float:
 class Framework:
     """A normalised framework and, where told, the date of its software in years.
 
-    ``options`` are those that its text says: who built it.
+    ``options`` are those that its text says: who built it, and who casts.
     """
 
     name: str
@@ -83,7 +83,8 @@ def parse_framework(text: str, options: str = "", model: str = "") -> Framework:
     image = image or _CONTAINER.search(lower)
     date = 2000 + int(image[1]) + int(image[2]) / 12 if image else _released(lower)
     built = (("build", "nvidia"),) if image or _NVIDIA.search(lower) else ()
-    return Framework(_name(lower, model), date, built)
+    casts = (("amp", "deepspeed"),) if "deepspeed" in lower else ()
+    return Framework(_name(lower, model), date, built + casts)
 
 
 def submission_options(text: str, repository: str, date: float | None) -> dict[str, str]:

@@ -50,9 +50,9 @@ class Software:
     ``recompute_ends_early``. ``frozen`` is nothing, ``backbone`` (all but the last layer) or
     ``part``, ``objective`` nothing, ``distillation`` or ``preference``. A ``resumed`` one goes on
     from a checkpoint, one that ``evaluates`` does so after each epoch.
-    ``half_weights`` (apex O2) are weights in the lower format beside FP32 masters. What is None was
-    not stated. ``settings`` say where each field comes from. ``older_attention`` is a kernel made
-    for the generation before.
+    ``half_weights`` (apex O2, DeepSpeed) are weights in the lower format beside FP32 masters. What
+    is None was not stated. ``settings`` say where each field comes from. ``older_attention`` is a
+    kernel made for the generation before.
     What is FP32 may be multiplied in TF32 (``tf32_products``, ``tf32_convolutions``). Of networks
     with channels first an ``older_cudnn`` copies the tensors of 1x1 convolutions too. One that
     ``sums_columns`` leaves the gradients of a layer norm's weights to few SMs.

@@ -13,7 +13,7 @@ import profiles
 from predictor.estimate.measurement import measurement
 from predictor.graphs.catalog import entry_of
 from predictor.job.training_job import TrainingJob
-from predictor.physics.job_graph import job_graph
+from predictor.physics.job_graph import job_graph, storage_of
 from predictor.physics.step import StepModel, busy_s, host_rates
 
 SMALL = TrainingJob(model="resnet50", precision="amp", gpu="h100", batch_size=1)
@@ -98,6 +98,17 @@ def test_eager_pytorch_runs_each_cast_and_each_operation_of_an_update(steps: Ste
     assert job.but(model="gpt2-124m", framework="pytorch 2.9").software.fused_update
     bert = job.but(model="bert-large", framework="nvcr.io/nvidia/pytorch:21.11-py3")
     assert not bert.software.casts_one_by_one
+
+
+def test_deepspeed_casts_the_network_whatever_its_stage(steps: StepModel) -> None:
+    job = TrainingJob(
+        model="gpt2-124m", precision="amp", gpu="v100", gpus=8, batch_size=4, framework="pytorch"
+    )
+    deepspeed = job.but(framework="deepspeed 0.3.0 / torch 1.6.0")
+    assert deepspeed.software.half_weights
+    assert storage_of(deepspeed).full == 2 < storage_of(job).full
+    assert steps.price(deepspeed).memory_s < 0.9 * steps.price(job).memory_s
+    assert not deepspeed.but(options="amp=native").software.half_weights
 
 
 def test_attention_made_for_ampere_is_slow_on_hopper(steps: StepModel) -> None:

@@ -53,6 +53,10 @@ LANES = {
         ("p100", "p100-pcie-16gb"),
         ("GB300", "gb300-279gb"),
         ("AMD_Instinct_MI300X_OAM", "mi300x-192gb"),
+        ("a100_80", "a100-sxm4-80gb"),
+        ("v100-32", "v100-sxm2-32gb"),
+        ("NVIDIA A100-SXM-64GB", "a100-sxm4-64gb"),
+        ("NVIDIA GeForce RTX 5090 D", "rtx5090d-32gb"),
     ],
 )
 def test_spellings_of_nvml_kubernetes_slurm_and_sources_are_understood(
