@@ -102,7 +102,7 @@ def test_eager_pytorch_runs_each_cast_and_each_operation_of_an_update(steps: Ste
 
 def test_deepspeed_casts_the_network_whatever_its_stage(steps: StepModel) -> None:
     job = TrainingJob(
-        model="gpt2-124m", precision="amp", gpu="v100", gpus=8, batch_size=4, framework="pytorch"
+        model="gpt2-124m", precision="amp", gpu="v100", gpus=8, batch_size=4, framework="torch 1.6"
     )
     deepspeed = job.but(framework="deepspeed 0.3.0 / torch 1.6.0")
     assert deepspeed.software.half_weights

@@ -9,6 +9,7 @@ from profiles.gpus import find_gpu, gpus
 
 # FP32 lanes of one SM by compute capability (CUDA C++ Programming Guide, arithmetic throughput).
 LANES = {
+    (3, 5): 192,
     (3, 7): 192,
     (5, 2): 128,
     (6, 0): 64,
