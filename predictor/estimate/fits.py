@@ -91,7 +91,7 @@ def fits(job: TrainingJob, margin: float = MARGIN, *, have_bytes: float | None =
 
 
 def on_a_card_that_holds_it(job: TrainingJob) -> TrainingJob:
-    """The job on one that holds it of the cards, alike but for their memory, its GPU may mean."""
+    """The job on one that holds it of the cards, alike but for more memory, its GPU may mean."""
     if not job.other_gpus or fits(job).ok:
         return job
     cards, kind = {job.gpu, *job.other_gpus}, job.gpu.rpartition("-")[0]
@@ -100,7 +100,8 @@ def on_a_card_that_holds_it(job: TrainingJob) -> TrainingJob:
         for one in job.other_gpus
         if one.rpartition("-")[0] == kind
     )
-    return next((one for one in alike if fits(one).ok), job)
+    larger = (one for one in alike if one.hardware.memory_bytes > job.hardware.memory_bytes)
+    return next((one for one in larger if fits(one).ok), job)
 
 
 @lru_cache(maxsize=4096)

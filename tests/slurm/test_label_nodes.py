@@ -196,7 +196,7 @@ def test_check_names_the_gpus_that_nobody_knows(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(SlurmSource, "nodes", lambda _: nodes)
         return checks._gpus(SlurmPolicy(), SlurmSite(conf=Path("slurm.conf"), text=""))
 
-    assert check("a100", "t4").startswith("a100 is a100-sxm4-80gb, one of 4 (hardware.gpu_types")
+    assert check("a100", "t4").startswith("a100 is a100-sxm4-80gb, one of 5 (hardware.gpu_types")
     assert check("t4") == "t4 is t4-16gb"
     with pytest.raises(InstallError, match=r"^abacus: say what they are in hardware.gpu_types"):
         check("a100", "abacus")
