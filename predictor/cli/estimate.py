@@ -123,7 +123,7 @@ def _request(
     one = "" if "gpus" in asked else ONE_GPU
     least, several, _ = options.get("nodes", "").partition("-")
     nodes = f"of --nodes {options['nodes']}, {least} are taken" if several else ""
-    assumed = filter(None, (one, nodes, no_sheet, unclear_line(stated)))
+    assumed = filter(None, (one, nodes, no_sheet, stated.model and unclear_line(stated)))
     job = request.JobRequest(
         script=request.script_signature(" ".join(words) if script is None else script),
         command=request.command_signature(" ".join(words), str(directory)),

@@ -453,18 +453,6 @@ def test_a_bar_is_left_behind_by_epochs_that_go_on() -> None:
     assert found.seconds_per_unit == pytest.approx(60)
 
 
-def test_totals_that_grow_beside_a_count_that_stands_are_steps_of_an_epoch() -> None:
-    lines = (
-        f"2023-01-02 {10 + n // 360:02d}:{n // 6 % 60:02d}:{n % 6 * 10:02d},123 DEBUG TRAIN Batch "
-        f"{n // 10}/{n % 10 * 100} loss 12.{n} lr 0.00001 rank 0\n"
-        for n in range(38)
-    )
-    found = read("".join(lines))
-    assert (found.total, found.remaining_s) == (None, None)
-    assert found.at == pytest.approx(3700, rel=0.07)
-    assert found.seconds_per_unit == pytest.approx(0.1, rel=0.1)
-
-
 @pytest.mark.parametrize(
     ("head", "line", "at", "total"),
     [
@@ -988,3 +976,91 @@ def test_a_score_of_the_last_episodes_is_of_a_training() -> None:
         f"Episode {n}\tFrame {20 * n} \tAverage100 Score: 2{n}.3\n" for n in range(1, 90)
     )
     assert read(lines).kind is ProgressKind.TRAINING
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{stamp} - INFO - ---Epoch.{n} Train negative log-loss per event: 2.{n}\n",
+        "{stamp} ----------Epoch: {n}---------- Loss: 0.{n}\n",
+        "[{stamp}] Training epoch: {n}\n[{stamp}] mean_loss: 1.{n}\n",
+    ],
+)
+def test_an_epoch_after_a_rule_or_with_its_training_is_a_counter(line: str) -> None:
+    found = read("".join(line.format(stamp=BEGAN + timedelta(minutes=n), n=n) for n in range(9)))
+    assert (found.unit, found.total, found.remaining_s) == ("epoch", None, None)
+    assert found.seconds_per_unit == pytest.approx(60)
+
+
+def test_epochs_and_steps_of_them_stand_in_brackets_before_a_step_of_the_run() -> None:
+    """As DBNet prints it, resumed with more samples than before."""
+    lines = "".join(
+        f"{BEGAN + timedelta(seconds=2 * n)} INFO: [38/200], [{n}/604], global_step: {13100 + n},"
+        f" loss: 0.95\n"
+        for n in range(1, 90)
+    )
+    found = read(lines)
+    assert (found.at, found.total) == (37 * 604 + 89, 200 * 604)
+
+
+def test_a_frame_rate_is_of_the_steps_in_all_environments() -> None:
+    """As the trainers of multi-agent reinforcement learning print it."""
+    lines = "".join(
+        f" Algo mappo updates {n}/1000 episodes, total num timesteps {300 * n}/300000, FPS 42.\n"
+        f"  average reward: -{n}.1\n"
+        for n in range(1, 90)
+    )
+    found = read(lines)
+    assert (found.at, found.total) == (300 * 89, 300_000)
+    assert found.seconds_per_unit == pytest.approx(1 / 42)
+
+
+def _bar(n: int, of: int, elapsed_s: float, each_s: float, before: str = "") -> str:
+    left_s = each_s * (of - n)
+    return f"{before}{n}/{of} [{hms(elapsed_s)}<{hms(left_s)}, {1 / each_s:.2f}it/s, loss=0.4]\r"
+
+
+def test_a_bar_that_has_just_begun_goes_at_the_pace_of_those_before_it() -> None:
+    text = "".join(
+        _bar(n, 60_000, 1 + 4e-5 * n, 0.027 if n < 600 else 4e-5)
+        for epoch in range(4)
+        for n in range(64, 60_000 if epoch < 3 else 200, 64 * (30 if epoch < 3 else 1))
+    )
+    found = read(text)
+    assert found.at == 192
+    assert found.seconds_per_unit == pytest.approx(4e-5, rel=0.5)
+
+
+def test_an_evaluation_inside_a_bar_is_in_the_time_of_the_bar() -> None:
+    """Epochs of 600 steps of 0.2 s, and an evaluation of 30 s after each 300 of them."""
+    text = "Num epochs = 10\n"
+    for epoch in range(3):
+        text += f"Epoch: {epoch}/10 [{hms(180 * epoch)}<{hms(1800)}, 180.0s/it]\r"
+        for n in range(5, 605 if epoch < 2 else 55, 5):
+            text += _bar(n, 600, 0.2 * n + 30 * (n > 300), 0.2, "Iteration: ")
+            if n % 300 == 0:
+                text += "".join(_bar(k, 60, k / 2, 0.5, "Evaluating: ") for k in range(1, 61))
+    found = read(text)
+    assert found.seconds_per_unit == pytest.approx(0.2, rel=0.1)
+    assert found.remaining_s == pytest.approx((6000 - 1250) * 0.3, rel=0.2)
+
+
+def test_what_an_epoch_took_is_no_pause_of_its_steps() -> None:
+    text = "max_epoch: 10\n"
+    for epoch in range(3):
+        text += "".join(
+            f"Train: data epoch: [{epoch}]  [{n:4d}/1000]  loss: 0.98  time: 2.0  data: 0.0\n"
+            for n in range(0, 1000 if epoch < 2 else 300, 50)
+        )
+        text += f"Train: data epoch: [{epoch}] Total time: 0:33:20 (2.0 s / it)\n" * (epoch < 2)
+    assert read(text).remaining_s == pytest.approx(7750 * 2, rel=0.05)
+
+
+def test_a_bar_without_words_counts_the_epochs_that_lines_beside_it_count() -> None:
+    text = "".join(
+        f" {n}/100 [{hms(1866 * n)}<{hms(1866 * (100 - n))}, 1866.0s/it]Epoch {n + 1}, Training"
+        f" loss: 0.{n}, Validation loss: 0.{n}\n"
+        for n in range(20)
+    )
+    found = read(text)
+    assert (found.unit, found.at, found.total) == ("epoch", 19, 100)

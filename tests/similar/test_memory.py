@@ -134,6 +134,19 @@ def test_runs_of_a_table_scale_too_and_no_limit_rests_on_them(
     assert "unknown" not in " ".join(expected(elsewhere, replace(here, directory="/b")).evidence)
 
 
+def test_runs_of_which_accounting_tells_a_name_alone_are_taken_for_as_long() -> None:
+    """As plain tables hold them: the job states its epochs, and they state nothing."""
+    plain = replace(JOB, script="", command="", directory="", name="big")
+    memory = memory_of(*(past(n, 70_000.0, plain) for n in range(20)))
+    here = lasting("epochs", 300, name="big", limit_s=None)
+    found = expected(memory, here)
+    assert found.quantile_s(0.5) == pytest.approx(70_000.0, rel=0.1)
+    assert found.quantile_s(0.75) > 1.3 * found.quantile_s(0.25)
+    assert "script unknown" in found.evidence[0]
+    assert "tell no length assumed as long" in found.evidence[0]
+    assert carried_limit_s(here, memory, 0.95) is None
+
+
 def test_start_up_follows_from_runs_of_two_lengths() -> None:
     runs = [
         past(n, 120.0 + 10.0 * amount, lasting("epochs", amount, limit_s=None))

@@ -187,11 +187,12 @@ def _words(text: str) -> Mark | None:
         for m in known.BRACKETS.finditer(text)
         if all(m.start() >= o.end() or o.start() >= m.end() for o in taken)
     ]
-    if step is None and ratios and (epoch or _MEANT.search(text) or known.LOSS_WORDS.search(text)):
-        if epoch is None and len(ratios) > 1 and ratios[1].start() - ratios[0].end() < 3:
-            epoch, step = ratios[0], ratios[1]
-        else:
-            step = ratios[0]
+    paired = epoch is None and len(ratios) > 1 and ratios[1].start() - ratios[0].end() < 3
+    meant = step or epoch or _MEANT.search(text) or known.LOSS_WORDS.search(text)
+    if paired and meant and not (step and step["total"]):
+        epoch, step = ratios[0], ratios[1]
+    elif step is None and ratios and meant:
+        step = ratios[0]
     elif step and step["total"] and epoch is None and ratios:  # Train: [ 3/5] Step 50/335
         trains = text[: ratios[0].start()].lower().rstrip(" :").endswith("train")
         epoch = ratios[0] if trains and ratios[0].end() < step.start() else None

@@ -28,7 +28,6 @@ from .marks import (
     OTHER,
     STEP,
     TRAINING,
-    Count,
     Mark,
     clock_s,
     labelled_s,
@@ -382,8 +381,7 @@ def _training(names: Collection[str], output: _Output) -> ProgressReading:
     past = {n for n, whole in bars.items() if n != whole in names}  # of bars past their total
     series = [_of_training(output.series[name]) for name in names if name not in past]
     whole = [[m for m in marks if m.epoch and m.inner is None] for marks in series]
-    headers = [m for marks in whole for m in marks if not m.fraction]
-    headers.sort(key=lambda mark: mark.line)
+    headers = sorted((m for ms in whole for m in ms if not m.fraction), key=lambda m: m.line)
     for clear in (lambda m: m.bar, lambda m: m.epoch.total):  # a print beside those counts else
         headers = list(filter(clear, headers)) or headers
     fractions = [m for marks in whole for m in marks if m.fraction]
@@ -397,24 +395,19 @@ def _training(names: Collection[str], output: _Output) -> ProgressReading:
         return ProgressReading(kind=ProgressKind.TRAINING) if still else NOTHING
     left = [t for t in tracks if not any(_follows(o, t) for o in tracks)]
     chosen = max(left, key=lambda track: _worth(track, output.lines))
-    same = (t for t in tracks if t.unit == chosen.unit and _one_counter(chosen, t))
-    total = chosen.total or next((t.total for t in same if t.total), None)
+    alike = [t for t in tracks if _one_counter(chosen, t)]
+    totals = (t.total for t in alike if t.total and t.unit == chosen.unit)
+    total = chosen.total or next(totals, None)
+    bare = chosen.last.bar and chosen.per_epoch is None  # without words it counts what they count
+    unit = EPOCH if bare and any(t.unit == EPOCH for t in alike) else chosen.unit
     others = [marks for name, marks in output.series.items() if name not in names]
     of_epochs = (t.rate() for t in tracks if t.unit == EPOCH and not t.last.bar)
     epoch = next(filter(None, of_epochs), None)
-    return _reading(replace(chosen, total=total), output, others, epoch)
+    return _reading(replace(chosen, total=total, unit=unit), output, others, epoch)
 
 
 def _of_training(marks: Sequence[Mark]) -> Sequence[Mark]:
-    """Where one statement counts to two totals in turns, an epoch and its evaluation: the epoch.
-
-    Where totals grow beside a count that stands, 3/100 and 3/200, they count steps of the epoch 3.
-    """
-    pairs = [(a.inner, b.inner) for a, b in pairwise(marks) if a.inner and b.inner]
-    grown = sum(a.at == b.at and (a.total or 0) < (b.total or 0) for a, b in pairs)
-    if 2 * grown > len(marks) > 2:
-        turned = [(m, m.inner) for m in marks if m.inner and m.inner.total is not None]
-        return [replace(m, epoch=Count(c.at), inner=Count(c.total or 0)) for m, c in turned]
+    """Where one statement counts to two totals in turns, an epoch and its evaluation: the epoch."""
     totals = [m.inner.total for m in marks if m.inner is not None]
     if sum(a != b for a, b in pairwise(totals)) < max(1, len(set(totals))):
         return marks  # none comes back
@@ -445,16 +438,14 @@ def _follows(later: Track, track: Track) -> bool:
     return len(track.points) == 1 < len(later.points) and later.at > track.at
 
 
-def _worth(track: Track, lines: int) -> tuple[bool, bool, bool, bool, float, bool, float, float]:
+def _worth(track: Track, lines: int) -> tuple[bool, bool, bool, float, bool, float, float]:
     """Which to believe: one that says a rate, has a total, was printed last, counts finest."""
     rate = track.rate()
-    marks = [point.mark for point in track.points]
-    gap = median([b.line - a.line for a, b in pairwise(marks)] or [1])
+    gap = median([b.mark.line - a.mark.line for a, b in pairwise(track.points)] or [1])
     return (
         rate is not None,
         track.unit != EPOCH,
         track.total is not None,
-        track.per_epoch is not None and any(m.inner and m.inner.at != m.inner.total for m in marks),
         0.0 if rate is None else min(rate.certain, _SURE),
         track.last.metrics,
         -((lines - track.last.line) // max(1, 2 * gap)),

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise, zip_longest
+from itertools import accumulate, pairwise, starmap
 from statistics import mean, median
 
 from .marks import EPOCH, Count, Mark
@@ -221,8 +221,8 @@ class Track:
     def _by_times(self) -> Rate | None:
         """By times since a begin, that of the run or of an epoch, else by durations."""
         runs = [
-            [(p.at, t) for p in run if (t := p.mark.elapsed_s or p.mark.took_s) is not None]
-            for run in self._epochs()
+            [(p.at, t) for p in points if (t := p.mark.elapsed_s or p.mark.took_s) is not None]
+            for points in (self.points[run] for run in _runs([p.mark for p in self.points]))
         ]
         for run in runs[1:]:  # the bar of an epoch begins at nothing, and may wait for its first
             if self.last.bar and self.per_epoch and run:
@@ -240,16 +240,6 @@ class Track:
         whole = all(t % 0.5 == 0 for run in runs for _, t in run)
         rate = measured(found, 1.0 if whole else 0.05) if grew and steady else None
         return rate or (None if self.last.bar else self._by_duration())
-
-    def _epochs(self) -> Iterator[list[Point]]:
-        """The points of each time that a local counter, or its elapsed time, ran through."""
-        run: list[Point] = []
-        for point in self.points:
-            if run and _restarts(run[-1].mark, point.mark):
-                yield run
-                run = []
-            run.append(point)
-        yield run
 
     def _by_duration(self) -> Rate | None:
         """By durations that do not add up: those of the interval, or of a unit."""
@@ -282,6 +272,12 @@ def _going_on(clocks: Sequence[float]) -> list[float]:
             days += DAY_S
         times.append(now + days)
     return times
+
+
+def _runs(marks: Sequence[Mark]) -> Iterator[slice]:
+    """Where each time stands that a local counter, or its elapsed time, ran through."""
+    anew = (n for n, (a, b) in enumerate(pairwise(marks), start=1) if _restarts(a, b))
+    return starmap(slice, pairwise((0, *anew, len(marks))))
 
 
 def _restarts(before: Mark, after: Mark) -> bool:
@@ -364,6 +360,10 @@ def step_track(
         total, ends = _of_run(length, points), sum(p.at == length for p in points)
         if (total is None or 2 < ends > len(points) / 2) and not counted[-1].of_run:
             total = None  # it counts epochs that are not named
+        if total is None and length:  # those before it stand below 0
+            ended = [0, *accumulate(_begins_anew(a, b, length) for a, b in pairwise(points))]
+            before = [length * (ended[-1] - e) for e in ended]
+            points = [Point(p.at - n, p.mark) for p, n in zip(points, before, strict=True)]
         per_epoch = length if total is None else None
         return Track(unit=unit, points=current_run(points), total=total, per_epoch=per_epoch)
     per_epoch = length
@@ -394,11 +394,13 @@ def _lowest(marks: Iterable[Mark], first: Mapping[str, float]) -> float:
 
 def _of_run(total: float | None, points: Sequence[Point]) -> float | None:
     """A total, unless the counter ended there and began anew: so do folds, tasks and searches."""
-    anew = total and any(
-        a.at >= _DONE * total and b.at < total / 2 and not away(a.mark.clock_s, b.mark.clock_s)
-        for a, b in pairwise(points)
-    )
+    anew = total and any(_begins_anew(a, b, total) for a, b in pairwise(points))
     return None if anew else total
+
+
+def _begins_anew(before: Point, after: Point, total: float) -> bool:
+    ended = before.at >= _DONE * total and after.at < total / 2
+    return ended and not away(before.mark.clock_s, after.mark.clock_s)
 
 
 def _in_epoch(mark: Mark, headers: Sequence[Mark]) -> Mark:
@@ -407,13 +409,11 @@ def _in_epoch(mark: Mark, headers: Sequence[Mark]) -> Mark:
         return mark
     if not headers or mark.of_run:
         return replace(mark, epoch=None)
-    told_before = bisect_right(headers, mark.line, key=lambda header: header.line)
-    before = headers[told_before - 1] if told_before else None
+    after = bisect_right(headers, mark.line, key=lambda header: header.line)
     ends = headers[0].metrics or headers[0].took_s is not None  # such a line ends its epoch
-    told = (before or headers[0]).epoch
-    if told is None or (before is None and not ends):
+    told, shift = headers[max(after, 1) - 1].epoch, ends - (after == 0)
+    if told is None or (shift < 0 and told.at < (1 if headers[0].bar else 2)):
         return replace(mark, epoch=None)
-    shift = 1 if ends and before is not None else 0
     return replace(mark, epoch=Count(told.at + shift, told.total))
 
 
@@ -454,11 +454,12 @@ def _of_index(
 
 
 def paused_s(marks: Sequence[Mark], track: Track) -> float:
-    """Seconds a unit of a track that another counter took while this one stood still."""
-    begun, gone_s = marks[0], 0.0
-    for now, then in zip_longest(marks, marks[1:]):
-        if then is None or _restarts(now, then):
-            if 0 < track.after(now.line) == track.after(begun.line) < len(track.points):
-                gone_s += now.elapsed_s or (now.unit_s or 0.0) * now.stands[1]
-            begun = then
+    """Seconds a unit of a track that another counter took, and that are in no time of its own."""
+    gone_s = 0.0
+    for run in (marks[one] for one in _runs(marks)):
+        after = track.after(run[-1].line)
+        if run[-1].inner and 0 < after == track.after(run[0].line) < len(track.points):
+            last, first = (track.points[n].mark for n in (-after - 1, -after))
+            if last.elapsed_s is None or _restarts(last, first):
+                gone_s += run[-1].elapsed_s or (run[-1].unit_s or 0.0) * run[-1].stands[1]
     return gone_s / max(1.0, track.at - track.points[0].at)

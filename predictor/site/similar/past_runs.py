@@ -28,6 +28,7 @@ LogRatio = Callable[[JobRequest, JobRequest], float | None]
 STARTUP_S, STARTUP_SHARE = 60.0, 0.2
 # ln spread of a rate carried to another length, and of one from a run time with its start-up.
 LENGTH_SPREAD, STARTUP_SPREAD = 0.03, 0.15
+UNTOLD_SPREAD = 0.5  # of a run that tells neither its length nor its script: as long, give or take
 # ln spread for each thing that differs: by physics or the site's ratios, and by the prior.
 KNOWN_SPREAD = 0.15
 SPREADS = (0.6, 0.0, 0.4, 0.3)  # GPU type, GPUs (see below), precision, batch size
@@ -136,10 +137,14 @@ def scaled_runs(
     for row, run in enumerate(runs):
         hardware, spread = _hardware(run.request, job, ratio, physics, notes)
         length, rate_s = job.length, rate_of(run, startup_s)
-        if length is None or length == run.length:
+        untold = length and not (run.length or run.request.script or run.request.command)
+        own = UNTOLD_SPREAD if untold else 0.0
+        if length is None or length == run.length or untold:
             if length is None and run.request.length is not None:
                 continue
             ln_s = log(run.run_s) + hardware
+            if untold:
+                notes[f"runs that tell no length {GUESS} as long"] = None
         elif run.length is None or run.length.unit != length.unit or rate_s is None:
             continue
         else:
@@ -152,7 +157,7 @@ def scaled_runs(
             rates_s.append(rate_s * exp(hardware))
             ln_s = log(before_s + rates_s[-1] * length.amount)
             own = STARTUP_SPREAD if unsure else LENGTH_SPREAD
-            spread = sqrt(own**2 + spread**2)
+        spread = sqrt(own**2 + spread**2)
         points = _POINTS if spread else ((0.0, 1.0),)
         values += [(ln_s + at * spread, share, row) for at, share in points]
     columns = np.array(values).reshape(-1, 3).T

@@ -47,10 +47,10 @@ class RunTimes:
         return cls(values, np.append(1.0 - survival, 1.0))
 
     def quantile_s(self, level: float) -> float:
-        """Seconds that a share ``level`` of such jobs run at most."""
+        """Seconds that a share ``level`` of such jobs run at most, no less than one."""
         at = int(np.searchsorted(self.cumulative, level - _TIE))
         ln_s = float(self.ln_s[min(at, len(self.ln_s) - 1)]) + ALIKE * max(2 * level - 1, 0.0)
-        return exp(min(ln_s, float(self.ln_s[-1])) + _TIE)  # never rounded down
+        return exp(max(0.0, min(ln_s, float(self.ln_s[-1]))) + _TIE)  # never rounded down
 
     def mean_s(self, most_s: float) -> float:
         """The expected run time, where what runs longer than ``most_s`` counts as that long."""
