@@ -156,7 +156,7 @@ def _lacking(
     if wanted.shared:
         return "shared-gpus", "shares of a GPU are not predicted"
     if stated.unknown_model is not None:
-        return "unknown-model", f"model {stated.unknown_model} is not known"
+        return "unknown-model", ""  # of its problems one names it
     if stated.model is None:
         return "no-model", ""
     if "batch_size" not in values and "global_batch_size" not in values:

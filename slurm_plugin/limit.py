@@ -121,8 +121,10 @@ def choose(
     thin = too_thin(predictions, policy.quantile, policy.evidence)
     if request.time_limit is not None:
         clause, own_s = "", request.time_limit * MINUTE_S
-        if policy.warn_explicit and own_s < found.median_s:
-            clause = f"your limit of {slurm_time(int(request.time_limit))} is probably too short"
+        if policy.warn_explicit and own_s < found.median_s and not estimate.contradiction:
+            short = "may be too short" if thin else "is probably too short"
+            clause = f"your limit of {slurm_time(int(request.time_limit))} {short}"
+            clause += f": {thin}" if thin else ""
         long_s = LONG_FACTOR * (found.slowest.total_quantile_s(LONG_QUANTILE) or math.inf)
         is_long = policy.warn_explicit and max(long_s, found.limit_s) < min(own_s, UNLIMITED_S)
         sure = not (estimate.contradiction or thin)  # who follows the advice has it as limit

@@ -269,7 +269,9 @@ def etas(live: Live, queue: Iterable[SlurmJob], memory: SiteMemory) -> tuple[Job
     run_s, levels, bases = drawn_s(live, estimates), draw_levels(len(live.jobs)), list[str]()
     for at, (job, estimate) in enumerate(zip(live.jobs, estimates, strict=True)):
         first = next(iter(estimate.similar), None)
-        basis = f"{first.seen} runs {first.similarity.words}" if first else "limit"
+        basis = "limit" if job.request.limit_s else "nothing known"
+        if first is not None:
+            basis = f"{first.seen} runs {first.similarity.words}"
         told = _told(job, known.get(job.job_id), live.at_s, levels[at], learned=bool(first))
         if told is not None:
             run_s[at], basis = told
@@ -311,8 +313,8 @@ def _told(
             read_s = time.time() - now_s  # many outputs take a while to read
             return max(1.0, min(reading.remaining_s + read_s, left_s)), basis
     mark = parse_mark(record.admin_comment) or JobMark()
-    if learned or not (mark.expected_s and mark.upper_s):
-        return None
+    if learned or not (mark.p50_s and mark.expected_s and mark.upper_s):
+        return None  # without physics it was a guess that the estimate makes as well
     told_s = _still_left_s(mark.expected_s, mark.upper_s, ran_s, levels)
     return np.clip(told_s, LEAST_S, left_s), "submit"
 

@@ -22,11 +22,14 @@ FIELDS = (
 _ONE = re.compile(
     r"(?P<kind>\w+)(?::(?P<job>\d+)(?:_(?P<task>\d+|\*))?(?:\+(?P<minutes>\d+))?)?(?:\((?P<state>\w+)\))?"
 )
-_NEVER = "DependencyNeverSatisfied"
+_NEVER = {
+    "DependencyNeverSatisfied": "it waits for a job that did not end as it asks",
+    "PartitionTimeLimit": "its limit is longer than its partition allows",
+}
 # Reasons that the replay foresees, and those that other fields than the reason tell of.
 _FORESEEN = (
     "None,Resources,Priority,Dependency,JobArrayTaskLimit,BeginTime,Reservation,"
-    f"JobHeldUser,JobHeldAdmin,JobHoldMaxRequeue,{_NEVER}"
+    f"JobHeldUser,JobHeldAdmin,JobHoldMaxRequeue,{','.join(_NEVER)}"
 )
 
 
@@ -126,10 +129,9 @@ class Waiters:
             parts.append(f"its array: {told.at_most} at once")
         if told.reason and told.reason not in _FORESEEN.split(",") and "eserved" not in told.reason:
             parts.append(f"{told.reason} (not simulated)")
-        never, to_fail = "", [one.kind == "afternotok" for one in asked]
-        if told.reason == _NEVER:
-            never = "it waits for a job that did not end as it asks"
-        elif any(to_fail) and (not any_of or all(to_fail)):
+        to_fail = [one.kind == "afternotok" for one in asked]
+        never = _NEVER.get(told.reason, "")
+        if not never and any(to_fail) and (not any_of or all(to_fail)):
             never = "it waits for a job to fail, which is not foreseen"
         return Waits(
             text="; ".join(parts),

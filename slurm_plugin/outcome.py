@@ -8,7 +8,7 @@ from typing import Any
 
 from predictor.estimate.fits import Fit
 from predictor.estimate.prediction import Prediction
-from predictor.identify.stated import Stated
+from predictor.identify.stated import SCRIPT, Stated
 from predictor.site.similar.estimate import Estimate
 from predictor.site.similar.request import JobRequest
 from predictor.units import about, duration, gibibytes
@@ -151,7 +151,11 @@ class JobDecision:
             clauses.append(self.elsewhere.note)
         text = "; ".join(clause for clause in clauses if clause)
         first = ": ".join(part for part in (self._headline(), text) if part)
-        rest = [f"{p.origin}: {p.text}" for p in self.stated.problems][:MAX_PROBLEMS]
+        # Of a network that nobody knows the flags of its own script are none of our business.
+        told = self.stated.problems
+        if self.stated.model is None:
+            told = tuple(p for p in told if p.field in ("model", "command") or p.origin != SCRIPT)
+        rest = [f"{p.origin}: {p.text}" for p in told[:MAX_PROBLEMS]]
         return "\n".join(line for line in (first, *rest) if line) or None
 
     def _headline(self) -> str:

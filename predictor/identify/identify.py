@@ -423,7 +423,7 @@ def sbatch_options(script: str) -> dict[str, str]:
     """The options of a script's ``#SBATCH`` lines, up to its first command, by their long names.
 
     A line that cannot be read says nothing; the last one of an option counts, as with sbatch. One
-    without a value is left out.
+    without a value is left out, and of a heterogeneous job all but its first component.
     """
     found: dict[str, str] = {}
     for line in script.splitlines():
@@ -431,6 +431,8 @@ def sbatch_options(script: str) -> dict[str, str]:
             with suppress(ValueError):
                 said = _INSIDE.sub("\0", line.removeprefix(MARK))  # only shlex ends a word there
                 words = [w.replace("\0", "#") for w in shlex.split(said, comments=True)]
+                if words in (["hetjob"], ["packjob"]):
+                    break
                 for word, value in zip(words, [*words[1:], ""], strict=True):
                     if long := _LONG.fullmatch(word):
                         found[long[1]] = value if long[2] is None else long[2]

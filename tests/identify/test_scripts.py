@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from predictor.identify.grammar import parse_text
-from predictor.identify.identify import alike, identify, parse_script
+from predictor.identify.identify import alike, identify, parse_script, sbatch_options
 from predictor.site.similar.request import script_signature
 
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -49,6 +49,11 @@ def test_scripts_whose_flags_may_change_the_time_are_not_alike() -> None:
     few, more = (f"python main.py --arch resnet50 --num_workers {n}\n" for n in (0, 8))
     assert identify(script=few) != identify(script=more)
     assert alike(few) != alike(more)
+
+
+def test_of_a_heterogeneous_job_the_options_are_those_of_its_first_component() -> None:
+    script = "#!/bin/sh\n#SBATCH -N1 --gres=gpu:2\n#SBATCH hetjob\n#SBATCH -n4 -p cpu\ntrue\n"
+    assert sbatch_options(script) == {"nodes": "1", "gres": "gpu:2"}
 
 
 def test_a_name_that_nobody_knows_costs_little_to_read() -> None:

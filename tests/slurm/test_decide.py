@@ -77,6 +77,10 @@ def test_an_explicit_limit_far_off_is_remarked_on(decider: Decide) -> None:
     high = decider().decide(submit(time_limit=20000.0)).message
     assert high is not None
     assert "may start earlier" in high
+    strict = decider(limits={"evidence": {"max_interval_ratio": 1.01}})
+    thin = strict.decide(submit(time_limit=30.0)).message
+    assert thin is not None
+    assert "your limit of 0:30:00 may be too short: the 95% quantile is" in thin
     quiet = decider(limits={"warn_explicit": False}).decide(submit(time_limit=30.0)).message
     assert quiet is not None
     assert "limit" not in quiet
@@ -250,8 +254,27 @@ def test_an_unknown_model_keeps_the_default_and_the_user_is_told(decider: Decide
     answer = decider().decide(submit(comment=JOB.replace("resnet50", "resnet5o-mine")))
     assert answer.time_limit is None
     assert answer.message is not None
-    assert "resnet5o-mine" in answer.message
+    assert answer.message.count("resnet5o-mine") == 1
     assert "reason=unknown-model" in answer.log
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python my_unet3d.py --data /scratch/ct --epochs 40 --bs 16 --lr 3e-4",
+        "python -m torch.distributed.run --nproc_per_node=gpu weather.py --config era5.yaml",
+        "srun --het-group=0 python learner.py : --het-group=1 python actor.py",
+    ],
+)
+def test_flags_of_an_own_network_are_no_business_of_ours(decider: Decide, command: str) -> None:
+    script = f"#!/bin/bash\n#SBATCH --gres=gpu:2\n#SBATCH hetjob\n#SBATCH -n4\n{command}\n"
+    answer = decider().decide(submit(comment=None, script=script))
+    assert answer.message == (
+        "no earlier runs to go by; an estimate comes from "
+        "`#PT model=... batch=... epochs=...` in the script"
+    )
+    typed = script.replace(command, f"#PT modle=mine\n{command}")
+    assert "'modle'" in str(decider().decide(submit(comment=None, script=typed)).message)
 
 
 def test_an_unknown_model_is_still_placed_by_its_precision(decider: Decide) -> None:

@@ -116,7 +116,7 @@ def test_root_reads_what_the_daemon_learned(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_what_was_told_at_submit_has_a_range_that_what_has_run_moves() -> None:
-    mark = JobMark(expected_s=7200.0, upper_s=14_400.0).text()
+    mark = JobMark(expected_s=7200.0, upper_s=14_400.0, p50_s=7000.0).text()
     job = LiveJob(
         job_id="1",
         request=JobRequest(user="u1", name="train", partition="gpu", gpus=1, gpu_type=A100),
@@ -135,3 +135,16 @@ def test_what_was_told_at_submit_has_a_range_that_what_has_run_moves() -> None:
         ends.append(eta.end.expected_s)
     assert ends == sorted(ends)
     assert ends[0] == pytest.approx(7200.0)
+
+
+def test_a_guess_at_submit_is_not_called_more_than_what_it_rests_on() -> None:
+    """Without physics the mark holds a share of the limit, at a site where nothing was learned."""
+    mark = JobMark(expected_s=3600.0, upper_s=40_000.0).text()
+    record = replace(JOB, admin_comment=mark)
+    for limit_s, basis in ((36_000.0, "limit"), (None, "nothing known")):
+        request = JobRequest(user="u1", gpus=1, gpu_type=A100, limit_s=limit_s)
+        job = LiveJob(job_id="1", request=request, submit_s=0.0, start_s=None, limit_s=limit_s)
+        pool = Pool(name=A100, gpus=4)
+        live = Live(scheduler="slurm", cluster="c", at_s=0.0, jobs=(job,), pools=(pool,))
+        (eta,) = etas(live, [record], SiteMemory())
+        assert (eta.basis, eta.state) == (basis, "PD")

@@ -102,6 +102,9 @@ def test_of_several_one_is_enough() -> None:
 def test_what_is_not_foreseen_is_said() -> None:
     assert "fail" in waits(running("1"), dependency="afternotok:1(unfulfilled)").never
     assert waits(reason="DependencyNeverSatisfied").never
+    assert (
+        waits(reason="PartitionTimeLimit").never == "its limit is longer than its partition allows"
+    )
     assert waits(reason="QOSMaxGRESPerUser").text == "QOSMaxGRESPerUser (not simulated)"
     for reason in ("Priority", "Resources", "ReqNodeNotAvail, Reserved for maintenance", "None"):
         assert waits(reason=reason) == Waits()

@@ -132,11 +132,11 @@ def test_a_time_to_begin_and_reasons_that_are_not_simulated(here: SlurmCluster) 
     told, when = waits(found), starts(found)
     assert when[str(late)] == pytest.approx(planned(here, [late])[late], abs=2)
     assert told[str(late)].endswith("UTC")
-    assert told[str(too_long)] == "PartitionTimeLimit (not simulated)"
     assert told[str(after_cpu)] == f"end of {cpu} (no GPUs: by its limit)"
     assert when[str(after_cpu)] == pytest.approx(time.mktime(began) + 7 * 60, abs=30)
     assert left_out(found) == {
         str(held): "it is held until somebody releases it",
+        str(too_long): "its limit is longer than its partition allows",
         str(behind): "it waits for a job that is left out",
         str(to_fail): "it waits for a job to fail, which is not foreseen",
     }
