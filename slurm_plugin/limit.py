@@ -7,14 +7,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
+
 from predictor.estimate.limits import Limit, LimitRule, time_limit, too_thin
-from predictor.estimate.prediction import Prediction
 from predictor.identify.grammar import stated_text
 from predictor.identify.stated import Stated
 from predictor.site.history.cells import UNLIMITED_S
-from predictor.site.similar.estimate import Estimate, PhysicsView, carried_limit_s, estimate_job
+from predictor.site.similar.estimate import (
+    PHYSICS_LEVELS,
+    TOLD_SHARE,
+    Estimate,
+    PhysicsView,
+    carried_limit_s,
+    estimate_job,
+)
 from predictor.site.similar.memory import SiteMemory
 from predictor.site.similar.request import JobRequest, Similarity, stated_fields
+from predictor.site.similar.run_times import Floats
 from predictor.units import count, duration
 
 from .cluster import Cluster
@@ -54,6 +63,12 @@ class LimitChoice:
     found: Limit | None = None
     limit_min: int | None = None
     enough_min: int | None = None
+
+    @property
+    def steps_s(self) -> tuple[float, ...] | None:
+        """Times of all steps that are alike likely, on the slowest GPU the job may get."""
+        quantile_s = None if self.found is None else self.found.slowest.total_quantile_s
+        return quantile_s and tuple(quantile_s(level) or 1.0 for level in PHYSICS_LEVELS)
 
 
 def bounds(
@@ -123,8 +138,8 @@ def choose(
         clause, own_s = "", request.time_limit * MINUTE_S
         if policy.warn_explicit and own_s < found.median_s and not estimate.contradiction:
             short = "may be too short" if thin else "is probably too short"
-            clause = f"your limit of {slurm_time(int(request.time_limit))} {short}"
-            clause += f": {thin}" if thin else ""
+            needs = f" for {duration(found.median_s)} of steps" + (f": {thin}" if thin else "")
+            clause = f"your limit of {slurm_time(int(request.time_limit))} {short}{needs}"
         long_s = LONG_FACTOR * (found.slowest.total_quantile_s(LONG_QUANTILE) or math.inf)
         is_long = policy.warn_explicit and max(long_s, found.limit_s) < min(own_s, UNLIMITED_S)
         sure = not (estimate.contradiction or thin)  # who follows the advice has it as limit
@@ -214,42 +229,44 @@ def no_runs(*, learns: bool, script: str) -> str:
     return f"no earlier runs to go by; an estimate comes {itself}from {place}"
 
 
-class OnePrediction(PhysicsView):
-    """What physics said of the job in question; it says nothing of others."""
+class ToldPhysics(PhysicsView):
+    """What physics says of the job in question, by times (n,) alike likely; nothing of others."""
 
-    def __init__(self, prediction: Prediction) -> None:
-        self._one = prediction
+    def __init__(self, steps_s: Sequence[float]) -> None:
+        self._ln_s = np.log(steps_s)
 
-    def _on_each(self, job: JobRequest) -> list[Prediction]:
-        return [self._one]
+    def told(self, job: JobRequest) -> str:
+        """What its steps take."""
+        return f"its steps take {duration(float(np.exp(np.median(self._ln_s))))}"
 
     def ratio(self, ran: JobRequest, job: JobRequest) -> float | None:
         """Nothing is known of what ran."""
         return None
 
+    def ln_s(self, job: JobRequest) -> Floats:
+        """The times in ln seconds."""
+        return self._ln_s
 
-def job_estimate(
-    job: JobRequest, memory: SiteMemory, predictions: Sequence[Prediction] = ()
-) -> Estimate:
-    """How long a job will run, on the slowest of the GPUs that physics spoke of."""
-    timed = [one for one in predictions if one.total_s is not None]
-    slowest = max(timed, key=lambda one: one.total_s or 0.0, default=None)
-    return estimate_job(job, memory, None if slowest is None else OnePrediction(slowest))
+
+def job_estimate(job: JobRequest, memory: SiteMemory, steps_s: Sequence[float] | None) -> Estimate:
+    """How long a job will run, by similar runs and what physics says of its steps, if anything."""
+    return estimate_job(job, memory, ToldPhysics(steps_s) if steps_s else None)
 
 
 def estimate_words(found: Estimate) -> str:
     """``similar to 12 of your runs: 2 h 10 min expected (95 %: 3 h 05 min)``."""
-    first = next((one for one in found.similar if one.share > 0), None)
-    upper_s = found.quantile_s(0.95)
-    times = f"{duration(found.expected_s)} expected (95 %: {duration(upper_s)})"
+    basis = ["by physics"] if found.physics else []
+    first = next((one for one in found.similar if one.share >= TOLD_SHARE), None)
     if found.runs:
-        return f"similar to {count(found.runs)} of your runs: {times}"
-    if first is None:
-        return ""
-    runs = f"{count(first.seen)} run{'' if first.seen == 1 else 's'}"
-    if first.similarity is Similarity.USER:
-        return f"by {runs} of yours, none like it: {times}"
-    return f"by {runs} {first.similarity.words}: {times}"
+        basis.append(f"similar to {count(found.runs)} of your runs")
+    elif first is not None:
+        of_user = first.similarity is Similarity.USER
+        words = "of yours, none like it" if of_user else first.similarity.words
+        basis.append(f"by {count(first.seen)} run{'' if first.seen == 1 else 's'} {words}")
+    times = f"{duration(found.expected_s)} expected (95 %: {duration(found.quantile_s(0.95))})"
+    if found.limit_s and found.expected_s >= found.limit_s:
+        times = "expected to reach its limit"
+    return f"{' and '.join(basis)}: {times}" if basis else ""
 
 
 def enough_min(policy: SlurmLimits, found: Estimate) -> int | None:

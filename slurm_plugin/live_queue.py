@@ -12,20 +12,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from predictor.identify.rules import RuleContext
 from predictor.site.capacity.live import Live, LiveJob, pools_of_nodes
-from predictor.site.expected_starts import (
-    LEAST_S,
-    ExpectedTime,
-    draw_levels,
-    drawn_s,
-    limit_left_s,
-    replayed,
-)
-from predictor.site.replay import Away, Floats
-from predictor.site.similar.estimate import estimate_job
+from predictor.site.expected_starts import ExpectedTime, drawn_s, limit_left_s, replayed
+from predictor.site.replay import Away
 from predictor.site.similar.memory import SiteMemory
 from predictor.site.similar.request import JobRequest, stated_fields
 
@@ -34,7 +25,7 @@ from .config import SlurmHardware, SlurmPolicy, policy_at, rules_of
 from .constraints import parse
 from .errors import SourceError
 from .history.ingest import GpuNames, Runs
-from .limit import MIB, MINUTE_S
+from .limit import MIB, MINUTE_S, job_estimate
 from .live_waits import Waiters, Waiting, waiting_of
 from .mark import JobMark, parse_mark
 from .nodes import gpu_named, gpu_of
@@ -233,6 +224,7 @@ def _job(job: SlurmJob, runs: Runs, places: Places, waits: Waiters, reserved: Ke
             memory_bytes=None if mark.mem is None else mark.mem * MIB,
             limit_s=None if own_min in (None, math.inf) else own_min * MINUTE_S,
             script=mark.script or "",
+            command=mark.command or "",
             directory=job.work_dir,
             **stated_fields(asked),
         ),
@@ -265,14 +257,16 @@ class JobEta:
 def etas(live: Live, queue: Iterable[SlurmJob], memory: SiteMemory) -> tuple[JobEta, ...]:
     """Of all GPU jobs of a queue, running ones by their end, then pending ones by their start."""
     known = {job.label: job for job in queue}
-    estimates = [estimate_job(job.request, memory) for job in live.jobs]
-    run_s, levels, bases = drawn_s(live, estimates), draw_levels(len(live.jobs)), list[str]()
+    steps_s = {
+        job.label: mark.steps_s for job in known.values() if (mark := parse_mark(job.admin_comment))
+    }
+    estimates = [job_estimate(job.request, memory, steps_s.get(job.job_id)) for job in live.jobs]
+    run_s, bases = drawn_s(live, estimates), list[str]()
     for at, (job, estimate) in enumerate(zip(live.jobs, estimates, strict=True)):
-        first = next(iter(estimate.similar), None)
-        basis = "limit" if job.request.limit_s else "nothing known"
-        if first is not None:
-            basis = f"{first.seen} runs {first.similarity.words}"
-        told = _told(job, known.get(job.job_id), live.at_s, levels[at], learned=bool(first))
+        by = ["physics"] if estimate.physics else []
+        by += [f"{one.seen} runs {one.similarity.words}" for one in estimate.similar[:1]]
+        basis = " and ".join(by) or ("limit" if job.request.limit_s else "nothing known")
+        told = _printed(job, known.get(job.job_id), live.at_s)
         if told is not None:
             run_s[at], basis = told
         bases.append(basis)
@@ -297,31 +291,14 @@ def etas(live: Live, queue: Iterable[SlurmJob], memory: SiteMemory) -> tuple[Job
     return tuple(sorted(found, key=lambda e: (e.state != "R", e.end.expected_s if e.end else far)))
 
 
-def _told(
-    job: LiveJob, record: SlurmJob | None, now_s: float, levels: Floats, *, learned: bool
-) -> tuple[Floats | float, str] | None:
-    """Seconds (d,) that it still runs as its output says, or its mark where nothing is learned."""
-    if record is None:
+def _printed(job: LiveJob, record: SlurmJob | None, now_s: float) -> tuple[float, str] | None:
+    """Seconds that a job still runs as its output says, and what that says."""
+    if record is None or job.start_s is None:
         return None
-    left_s = limit_left_s(job, now_s)
-    ran_s = 0.0 if job.start_s is None else max(0.0, now_s - job.start_s)
-    if job.start_s is not None:
-        reading = progress_of(record, job.request.asked)
-        if reading.remaining_s is not None:
-            of = "" if reading.total is None else f" of {reading.total:g}"
-            basis = f"printed: {reading.unit} {reading.at:g}{of}"
-            read_s = time.time() - now_s  # many outputs take a while to read
-            return max(1.0, min(reading.remaining_s + read_s, left_s)), basis
-    mark = parse_mark(record.admin_comment) or JobMark()
-    if learned or not (mark.p50_s and mark.expected_s and mark.upper_s):
-        return None  # without physics it was a guess that the estimate makes as well
-    told_s = _still_left_s(mark.expected_s, mark.upper_s, ran_s, levels)
-    return np.clip(told_s, LEAST_S, left_s), "submit"
-
-
-def _still_left_s(median_s: float, upper_s: float, ran_s: float, levels: Floats) -> Floats:
-    """Quantiles (d,) of what is left of a log-normal time, of its median and 95 % quantile."""
-    spread = max(1e-3, math.log(upper_s / median_s) / ndtri(0.95))
-    past = ndtr(math.log(ran_s / median_s) / spread) if ran_s else 0.0
-    whole_s: Floats = median_s * np.exp(spread * ndtri(past + (1 - past) * levels))
-    return whole_s - ran_s
+    reading = progress_of(record, job.request.asked)
+    if reading.remaining_s is None:
+        return None
+    of = "" if reading.total is None else f" of {reading.total:g}"
+    read_s = time.time() - now_s  # many outputs take a while to read
+    left_s = min(reading.remaining_s + read_s, limit_left_s(job, now_s))
+    return max(1.0, left_s), f"printed: {reading.unit} {reading.at:g}{of}"

@@ -31,9 +31,10 @@ class JobMark:
     ``expected_s``, ``mean_s`` and ``upper_s`` are of the estimate of the whole run: its median, its
     mean (an older mark tells it as expected) and its 95 % quantile. ``own``
     is the user's limit in minutes as the hook saw it: ``none`` where there was none, ``inf`` for
-    UNLIMITED. ``cpus``, ``mem`` (MiB) and ``script`` (a signature) are what similar runs are found
-    by. ``later`` marks a job that was not decided at submit: the id of the decision to come, or
-    ``hook`` where the daemon was not reached.
+    UNLIMITED. ``cpus``, ``mem`` (MiB), ``script`` and ``command`` (signatures) are what similar
+    runs are found by, ``steps_s`` are times of all steps that are alike likely. ``later`` marks a
+    job that was not decided at submit: the id of the decision to come, or ``hook`` where the daemon
+    was not reached.
     """
 
     later: str | None = None
@@ -48,9 +49,11 @@ class JobMark:
     cpus: int | None = None
     mem: int | None = None
     script: str | None = None
+    command: str | None = None
     p50_s: float | None = None
     hi_s: float | None = None
     q: float | None = None
+    steps_s: tuple[float, ...] | None = None
     step_s: float | None = None
     gpu: str | None = None
     gpus: int | None = None
@@ -72,19 +75,24 @@ class JobMark:
     def text(self) -> str:
         """The AdminComment; a job too long for it is dropped whole: half would mislead."""
         stated = ((f.name, getattr(self, f.name)) for f in fields(self) if f.name != "job")
-        pairs = [
-            f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
-            for name, value in stated
-            if value is not None
-        ]
+        pairs = [f"{name}={_written(value)}" for name, value in stated if value is not None]
         head = " ".join([MARK_HEAD, *pairs]) + JOB_HEAD
         return head + self.job if len(head) + len(self.job) <= MAX_CHARS else head
 
 
+def _written(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(f"{each:.5g}" for each in value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+_OF: dict[str, Callable[[str], Any]] = {
+    "int | None": int,
+    "float | None": float,
+    "tuple[float, ...] | None": lambda text: tuple(map(float, text.split(","))),
+}
 _KINDS: dict[str, Callable[[str], Any]] = {
-    f.name: {"int | None": int, "float | None": float}.get(str(f.type), str)
-    for f in fields(JobMark)
-    if f.name != "job"
+    f.name: _OF.get(str(f.type), str) for f in fields(JobMark) if f.name != "job"
 }
 
 

@@ -11,7 +11,7 @@ from predictor.estimate.prediction import Prediction
 from predictor.identify.stated import SCRIPT, Stated
 from predictor.site.similar.estimate import Estimate
 from predictor.site.similar.request import JobRequest
-from predictor.units import about, duration, gibibytes
+from predictor.units import about, gibibytes
 
 from .config import SlurmPolicy
 from .estimate import JobPredictions
@@ -102,6 +102,7 @@ class JobDecision:
             found |= {
                 "p50_s": limit.median_s if limit else None,
                 "hi_s": limit.quantile_s if limit else None,
+                "steps_s": self.choice.steps_s,
                 "q": self.policy.limits.quantile,
                 "step_s": slowest.step_s,
                 "gpu": slowest.job.gpu,
@@ -117,6 +118,7 @@ class JobDecision:
             cpus=self.job.cpus,
             mem=None if memory is None else memory // MIB,
             script=self.job.script or None,
+            command=self.job.command or None,
             version=self.version or None,
             job=self.job.asked,
             **found,
@@ -125,13 +127,11 @@ class JobDecision:
     def _message(self) -> str | None:
         """One line for the decision, one for each thing that could not be used."""
         known, placed = bool(self.estimate.predictions), self.placed
-        clauses = []
-        if self.choice.found is None or self.similar.runs:
-            by_runs = estimate_words(self.similar)
-            if not (by_runs or known or self.estimate.advice):
-                learns = self.policy.history.url is not None
-                by_runs = no_runs(learns=learns, script=self.job.script)
-            clauses.append(by_runs)
+        said = estimate_words(self.similar)
+        if not (said or known or self.estimate.advice):
+            learns = self.policy.history.url is not None
+            said = no_runs(learns=learns, script=self.job.script)
+        clauses = [", ".join(part for part in (self._headline(), said) if part)]
         clauses += [self.estimate.advice, too_large(self.estimate.fits), self.choice.clause]
         if self.enough_min is not None and not self.choice.clause:
             sooner = f"{about(self.sooner_s)} " if self.sooner_s >= MINUTE_S else ""
@@ -149,8 +149,7 @@ class JobDecision:
             clauses.append(placed.note)
         if self.elsewhere is not None:
             clauses.append(self.elsewhere.note)
-        text = "; ".join(clause for clause in clauses if clause)
-        first = ": ".join(part for part in (self._headline(), text) if part)
+        first = "; ".join(clause for clause in clauses if clause)
         # Of a network that nobody knows the flags of its own script are none of our business.
         told = self.stated.problems
         if self.stated.model is None:
@@ -159,18 +158,13 @@ class JobDecision:
         return "\n".join(line for line in (first, *rest) if line) or None
 
     def _headline(self) -> str:
-        """``resnet50, mixed_fp16_fp32, 8x a100: 3 h 12 min (95 %: 3 h 41 min)``."""
+        """``resnet50, mixed_fp16_fp32, 8x a100``."""
         if self._slowest is None:
             return ""
-        job, limit = self._slowest.job, self.choice.found
+        job = self._slowest.job
         gpus = "|".join(self.estimate.labels) or job.gpu
         words = f"{job.model}, {job.precision.value}, {job.gpus}x {gpus}"
-        if "precision" not in self.stated.values:
-            words += " (precision not stated)"
-        if limit is None:
-            return words
-        share = f"{100 * self.policy.limits.quantile:g} %"
-        return f"{words}: {duration(limit.median_s)} ({share}: {duration(limit.quantile_s)})"
+        return words + ("" if "precision" in self.stated.values else " (precision not stated)")
 
     def _log(self) -> str:
         limit, first = self.choice.found, self._slowest

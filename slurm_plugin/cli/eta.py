@@ -27,7 +27,7 @@ def eta(user: str | None, config: Path | None, form: str) -> None:
     """Tell when GPU jobs end and start, with the range of nine in ten.
 
     A running job's end is that of its printed progress, where its output says any (root reads it
-    as the job's user), else of similar runs. Pending jobs are replayed behind the running ones by
+    as the job's user), else of its estimate. Pending jobs are replayed behind the running ones by
     the same estimates. Times are hours:minutes from now.
     """
     from predictor.site.calibration.site_state import read_state

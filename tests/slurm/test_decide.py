@@ -52,7 +52,7 @@ def test_a_job_without_a_limit_gets_the_quantile_plus_allowances(decider: Decide
     answer = decide.decide(submit())
     assert answer.time_limit == filled(seconds(decide, "v100", 0.95))
     assert answer.message is not None
-    assert answer.message.startswith("resnet50, mixed_fp16_fp32, 4x a100|v100: ")
+    assert answer.message.startswith("resnet50, mixed_fp16_fp32, 4x a100|v100, by physics: ")
     assert "time limit set to" in answer.message
 
 
@@ -73,17 +73,18 @@ def test_an_explicit_limit_stays_as_it_is(decider: Decide) -> None:
 def test_an_explicit_limit_far_off_is_remarked_on(decider: Decide) -> None:
     low = decider().decide(submit(time_limit=30.0)).message
     assert low is not None
-    assert "your limit of 0:30:00 is probably too short" in low
+    assert "expected to reach its limit; your limit of 0:30:00 is probably too short for " in low
     high = decider().decide(submit(time_limit=20000.0)).message
     assert high is not None
     assert "may start earlier" in high
     strict = decider(limits={"evidence": {"max_interval_ratio": 1.01}})
     thin = strict.decide(submit(time_limit=30.0)).message
     assert thin is not None
-    assert "your limit of 0:30:00 may be too short: the 95% quantile is" in thin
+    assert "your limit of 0:30:00 may be too short for " in thin
+    assert " of steps: the 95% quantile is" in thin
     quiet = decider(limits={"warn_explicit": False}).decide(submit(time_limit=30.0)).message
     assert quiet is not None
-    assert "limit" not in quiet
+    assert "your limit" not in quiet
 
 
 def test_no_limit_rests_on_a_comment_that_the_script_contradicts(decider: Decide) -> None:

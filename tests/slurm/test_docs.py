@@ -54,10 +54,10 @@ def test_every_line_quoted_at_submit_is_told(decider: Decide) -> None:
         for n in range(12)
     ]
     decide = decider(view)
-    decide.memory = SiteState.learn(runs).memory
     (comment,) = re.findall(r'--comment "(.*?)" \\$', TEXT, re.MULTILINE)
     known = submit(comment=comment, tres_per_node="gres:gpu:a100:4", min_nodes=2)
     told = decide.decide(known).message or ""
+    decide.memory = SiteState.learn(runs).memory
     decide.look(view, QueueAhead.of(view))
     told += "\n" + (decide.decide(submit(comment="", name="sim-99")).message or "")
     quoted = re.findall(r"sbatch: precision-time: (.*?)\n\n", TEXT, re.DOTALL)

@@ -116,7 +116,7 @@ def test_root_reads_what_the_daemon_learned(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_what_was_told_at_submit_has_a_range_that_what_has_run_moves() -> None:
-    mark = JobMark(expected_s=7200.0, upper_s=14_400.0, p50_s=7000.0).text()
+    mark = JobMark(steps_s=(5000.0, 6500.0, 7200.0, 8000.0, 14_400.0)).text()
     job = LiveJob(
         job_id="1",
         request=JobRequest(user="u1", name="train", partition="gpu", gpus=1, gpu_type=A100),
@@ -129,12 +129,12 @@ def test_what_was_told_at_submit_has_a_range_that_what_has_run_moves() -> None:
     for now_s in (0.0, 7200.0, 30_000.0):
         live = Live(scheduler="slurm", cluster="c", at_s=now_s, jobs=(job,), pools=())
         (eta,) = etas(live, [record], SiteMemory())
-        assert (eta.basis, eta.state) == ("submit", "R")
+        assert (eta.basis, eta.state) == ("physics", "R")
         assert eta.end is not None
-        assert now_s < eta.end.low_s < eta.end.expected_s < eta.end.high_s < 86_400
+        assert now_s < eta.end.low_s < eta.end.expected_s <= eta.end.high_s <= 86_400
         ends.append(eta.end.expected_s)
     assert ends == sorted(ends)
-    assert ends[0] == pytest.approx(7200.0)
+    assert ends[0] == pytest.approx(7200.0, rel=1e-3)
 
 
 def test_a_guess_at_submit_is_not_called_more_than_what_it_rests_on() -> None:

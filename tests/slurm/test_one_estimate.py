@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,8 @@ from predictor.site.capacity.live import Live
 from predictor.site.history.run import EndedJob, JobState, Run
 from predictor.site.similar.memory import SiteMemory
 from predictor.site.similar.past_runs import PastRun
-from predictor.site.similar.request import script_signature
+from predictor.site.similar.request import command_signature, script_signature
+from predictor.units import duration
 from slurm_plugin import live_queue
 from slurm_plugin.cluster import Settings, SlurmJob
 from slurm_plugin.config import SlurmPolicy
@@ -26,6 +29,7 @@ from slurm_plugin.decide import SlurmDecider
 from slurm_plugin.errors import SourceError
 from slurm_plugin.live_queue import etas
 from slurm_plugin.mark import parse_mark
+from slurm_plugin.protocol import HookAnswer
 
 SCRIPT = """#!/bin/bash
 #SBATCH --job-name=fold
@@ -123,6 +127,25 @@ def test_estimate_queue_eta_and_daemon_say_the_same_of_a_job_without_a_network(
     assert mark is not None
     assert mark.expected_s == pytest.approx(told["expected_s"], rel=1e-4)
 
+    live, waits = waiting(answer, folder, monkeypatch)
+    [eta] = etas(live, [waits], memory)
+    assert eta.end is not None
+    assert eta.end.expected_s - live.at_s == pytest.approx(told["expected_s"], rel=1e-3)
+    assert eta.basis == "12 runs of the same user and script"
+
+    def read_queue(name: str) -> Live:
+        return live
+
+    monkeypatch.setattr(capacity_source, "_read_queue", read_queue)
+    [queued] = said("capacity", "queue", "--from", "slurm")["queue"]
+    assert queued["ends_s"]["median"] == pytest.approx(told["expected_s"], rel=1e-3)
+    assert queued["evidence"].startswith("12 runs of the same user and script")
+
+
+def waiting(
+    answer: HookAnswer, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Live, SlurmJob]:
+    """The queue in which a job waits as the hook left it."""
     waits = SlurmJob(
         job_id=7,
         label="7",
@@ -140,16 +163,64 @@ def test_estimate_queue_eta_and_daemon_say_the_same_of_a_job_without_a_network(
     monkeypatch.setattr(live_queue, "open_source", lambda slurm: OneJobSource(waits))
     monkeypatch.setattr(live_queue, "reservations_of", silent)
     monkeypatch.setattr(live_queue, "waiting_of", silent)
-    live = live_queue.read(SlurmPolicy())
+    return live_queue.read(SlurmPolicy()), waits
+
+
+@pytest.mark.parametrize(
+    ("script", "basis"),
+    [(SCRIPT, "physics and 12 runs of the same user"), (None, "physics")],
+)
+def test_message_mark_and_eta_tell_one_number_of_a_job_that_names_its_network(
+    folder: Path,
+    fitted: Fitted,
+    monkeypatch: pytest.MonkeyPatch,
+    script: str | None,
+    basis: str,
+) -> None:
+    memory = read_state().memory if script else SiteMemory()
+    request = submit(
+        user="ada",
+        account=None,
+        name="fold",
+        script=script,
+        work_dir=str(folder),
+        tres_per_node="gres:gpu:a100:2",
+        time_limit=1200.0,
+    )
+    answer = SlurmDecider(fitted.predictor, SlurmPolicy(), cluster(), memory=memory).decide(request)
+    mark = parse_mark(answer.admin_comment)
+    assert mark is not None
+    assert mark.expected_s
+    assert mark.upper_s
+    times = f" {duration(mark.expected_s)} expected (95 %: {duration(mark.upper_s)})"
+    assert re.findall(r"[^:;]+ expected \(.*?\)", answer.message or "") == [times]
+    live, waits = waiting(answer, folder, monkeypatch)
     [eta] = etas(live, [waits], memory)
     assert eta.end is not None
-    assert eta.end.expected_s - live.at_s == pytest.approx(told["expected_s"], rel=1e-3)
-    assert eta.basis == "12 runs of the same user and script"
+    assert eta.end.expected_s - live.at_s == pytest.approx(mark.expected_s, rel=5e-3)
+    assert eta.basis == basis
 
-    def read_queue(name: str) -> Live:
-        return live
 
-    monkeypatch.setattr(capacity_source, "_read_queue", read_queue)
-    [queued] = said("capacity", "queue", "--from", "slurm")["queue"]
-    assert queued["ends_s"]["median"] == pytest.approx(told["expected_s"], rel=1e-3)
-    assert queued["evidence"].startswith("12 runs of the same user and script")
+def test_runs_of_a_command_are_found_again_by_the_mark(
+    folder: Path, fitted: Fitted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where accounting keeps no scripts."""
+    memory, path = SiteMemory(), f"{folder}/fold.sh"
+    for run in read_state().memory.runs():
+        asked = replace(
+            run.request, script="", command=command_signature(f"{path} --epochs 3", ""), user="ada"
+        )
+        memory.add(replace(run, request=replace(asked, hashed=False, name="fold")))
+    request = submit(
+        user="ada",
+        name="fold",
+        comment="",
+        argv=("fold.sh", "--epochs", "9"),
+        work_dir=str(folder),
+        tres_per_node="gres:gpu:a100:2",
+    )
+    answer = SlurmDecider(fitted.predictor, SlurmPolicy(), cluster(), memory=memory).decide(request)
+    assert (answer.message or "").startswith("similar to 12 of your runs: 1 h 31 min expected")
+    live, waits = waiting(answer, folder, monkeypatch)
+    [eta] = etas(live, [waits], memory)
+    assert eta.basis == "12 runs of the same user and command"

@@ -137,4 +137,4 @@ def test_nodes_that_cannot_hold_the_job_do_not_count(decider: Decide) -> None:
     view = cluster(nodes=(gpu_node("a1"), small))
     answer = decider(view).decide(submit())
     assert answer.message is not None
-    assert "4x a100:" in answer.message
+    assert "4x a100, by physics:" in answer.message

@@ -48,6 +48,13 @@ class PhysicsView:
         assumed = Assumption("gpu", taken.job.gpu, why, min(of), max(of))
         return replace(taken, assumptions=(assumed, *taken.assumptions))
 
+    def told(self, job: JobRequest) -> str | None:
+        """What it says of a request, empty without a length, None where it says nothing."""
+        if (found := self.prediction(job)) is None or found.total_s is None:
+            return None if found is None else ""
+        of = found.job
+        return f"{of.model} takes {duration(found.total_s)} on {of.gpus} {of.gpu}"
+
     def refusal(self, job: JobRequest) -> str:
         """Why a request cannot be priced, empty where it can be or names no network."""
         return next((one for one in self._answers(job) if isinstance(one, str)), "")
@@ -188,18 +195,14 @@ def estimate_job(
     job: JobRequest, memory: SiteMemory, physics: PhysicsView | None = None
 ) -> Estimate:
     """The estimate of any job, the first of a new user at a new site included."""
-    prediction, words = None if physics is None else physics.prediction(job), ""
-    if physics is None or prediction is None:
+    words = None if physics is None else physics.told(job)
+    if physics is None or words is None:
         found = memory.recall(job)
     else:
         found = memory.recall(job, physics=physics.ratio, predicted=physics.ln_s(job))
-        told, of = len(memory.errors.physics), prediction.job
-        why = f"by the errors on {count(told)} jobs" if told else "no job told its error yet"
-        if prediction.total_s is not None:
-            words = (
-                f"physics: {of.model} takes {duration(prediction.total_s)} on {of.gpus} {of.gpu} "
-                f"({found.physics_share:.0%} of the answer, {why})"
-            )
+        errors = len(memory.errors.physics)
+        why = f"by the errors on {count(errors)} jobs" if errors else "no job told its error yet"
+        words = words and f"physics: {words} ({found.physics_share:.0%} of the answer, {why})"
     read_at = memory.coverage.levels()
     upper_s = found.times.quantile_s(read_at[LEVELS.index(TOLD_LEVEL)])
     return Estimate(
@@ -207,7 +210,7 @@ def estimate_job(
         limit_s=job.limit_s,
         has_user=bool(job.user),
         similar=found.similar,
-        physics=words,
+        physics=words or "",
         times=found.times,
         read_at=read_at,
         long_limit_s=memory.long_limit_s,
