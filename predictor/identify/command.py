@@ -38,7 +38,7 @@ from .launch import (
     switched,
 )
 from .shell_syntax import UNKNOWN
-from .stated import DECISIVE, FILE, LENGTHS, NAMED, SCRIPT, Problem, Stated
+from .stated import DECISIVE, FILE, LENGTHS, NAMED, NOTHING, SCRIPT, Problem, Stated
 
 _TITAN = ("titan_model", "titan_flavor")
 # Keys whose flags stand alone, or with what they are set to.
@@ -47,15 +47,11 @@ _SWITCHED = (*_KINDS, "resumed", "evaluation", "packed")
 # What is left where the number behind a flag cannot be read.
 _PARTS = {"dataset_size": "dataset_share", "start_epoch": "resumed"}
 _OF_DATA = ("classes", "dataset", "dataset_part", "dataset_hint", "dataset_path", "dataset_share")
-_BITS = ("4", "8")
 _NONE = frozenset((("epochs", "0"), ("batch_size", "0"), ("batch_size", "-1")))  # told as invalid
 _SIZES = ("layers", "encoder_layers", "decoder_layers", "hidden")  # of a builder
-_ENCODERS = ("t5", "seq2seq", "recorded", "bert", "deberta")  # families that read sources alone
 _TOKENS = 2**16  # a whole batch from here on is counted in tokens
 _STEPS_AT_MOST = 2**13  # so is one that would be that many micro-steps of one GPU, or GPUs
-_REWARDED = ("generic", "diffusers")  # families that may learn from rewards of single samples
 _WHOLE = "epochs or steps of the whole job"
-_DISTRIBUTED = frozenset(("torchrun", "torch.distributed.run", "torch.distributed.launch"))
 
 
 @dataclass(slots=True)
@@ -74,6 +70,8 @@ class _Reading:
 def command_stated(launch: Launch, files: Files | None) -> Stated:
     """The fields that flags, the program's name and, where they may be read, its files state."""
     found = configured(launch, files)
+    if _fixed(found.texts, flags().computes["looks"]) and not launch.trains:
+        return NOTHING
     stated = _read(found, launch)
     if found.launch is launch:
         return stated
@@ -217,6 +215,7 @@ def _read_flags(reading: _Reading, own: int) -> None:
     """Take the flags, of which the last ``own`` are the command's: they override its files."""
     given = said(reading.launch.after)
     names = plain_names([(name, value) for name, value, _ in given], reading.family)
+    run_id = sum(reading.family.values.get(flag_of(name)) == "model" for name in names) > 1
     fold = any(re.match("--(?:current-)?fold(?!s)", flag_of(name)) for name, _, _ in given)
     for index, (name, value, following) in enumerate(given):
         if index == len(given) - own:
@@ -229,8 +228,10 @@ def _read_flags(reading: _Reading, own: int) -> None:
         key = reading.family.values.get(flag)
         behind = next((w for w in following[:1] if not re.match("-[-a-zA-Z]", w)), None)
         text = behind if value is None else value
+        flag = "--multirun" if flag == "-m" and "=" in (text or "") else flag  # Hydra
         a_file = flags().patterns["config_flag"].match(flag) and is_config(text or "")
-        if key in ("file", "agreed") or (a_file and key != "config"):
+        other = key in ("file", "agreed") or (run_id and flag == "--model-id")
+        if other or (a_file and key != "config"):
             continue
         if key in _SWITCHED:
             _take_switch(reading, key, name, "on" if text is None else text)
@@ -309,6 +310,7 @@ def _take(reading: _Reading, key: str, name: str, text: str, following: Sequence
         draft.problems.remove(reading.unread.pop(key))
     told = key == "titan_shard" or (key, text) in _NONE  # -1: by all
     nothing = text.strip().lower() in listed("unset") and not told
+    nothing |= key == "dataset_size" and bool(re.fullmatch("9{5,}", text))  # a cap
     if nothing or (key == "model" and text.replace(".", "").isdigit()):
         return
     flag, first = reading.said_by.setdefault(key, (flag_of(name), text))
@@ -389,8 +391,8 @@ def _read_batch(reading: _Reading) -> None:
             draft.ask(f"a batch of {tokens[:20]!r} tokens", "global_batch_size")
     if text := special.get("node_batch"):
         nodes = special.get("nodes", "1")
-        started_by_torchrun = _DISTRIBUTED & {base_name(word) for word in reading.launch.before}
-        if text.isdigit() and nodes.isdigit() and int(nodes) and not started_by_torchrun:
+        torchrun = listed("distributed") & {*map(base_name, reading.launch.before)}
+        if text.isdigit() and nodes.isdigit() and int(nodes) and not torchrun:
             draft.say("global_batch_size", str(int(text) * int(nodes)))
         else:
             special["unclear_batch"] = text
@@ -427,7 +429,7 @@ def _check_model(reading: _Reading) -> None:
     model = draft.texts.get("model", ("", ""))[1]
     if (entry := find_entry(model)) is None:
         return
-    parts = ["source_len", "target_len"][: 1 if entry.family in _ENCODERS else 2]
+    parts = ["source_len", "target_len"][: 1 if entry.family in listed("encoders") else 2]
     lengths = [special.get(part, "") for part in parts]  # a decoder alone reads both
     if "source_len" in special and "seq_len" not in draft.texts:
         if all(map(str.isdigit, lengths)):
@@ -472,8 +474,8 @@ def _read_kind(reading: _Reading) -> None:
         options["lora"] = "on"
         if adapters.isdigit() and adapters != "1":
             options["lora_rank"] = adapters
-    if bits in ON or bits in _BITS:
-        options |= {"quantized_base": f"{bits if bits in _BITS else 4}bit", "lora": "on"}
+    if bits in ON or bits in ("4", "8"):
+        options |= {"quantized_base": f"{4 if bits in ON else bits}bit", "lora": "on"}
     ours = "finetuning" in special or program in reading.family.programs
     if "lora" in options and reading.family.adapts and ours and "lora_targets" not in special:
         told_so = reading.draft.pairs.setdefault("options", {})
@@ -481,7 +483,7 @@ def _read_kind(reading: _Reading) -> None:
     if "distilled" in told:
         options["objective"] = "distillation"
     elif stage := names["preference"].search(told.get("objective", program.lower())):
-        if stage[1] and reading.family.name in _REWARDED and "objective" not in told:
+        if stage[1] and reading.family.name in listed("rewarded") and "objective" not in told:
             reading.draft.dispute("rewards may be of pairs or of single samples", "options")
         else:
             options["objective"] = "preference"

@@ -14,24 +14,17 @@ from .files import Files, settings_of
 from .keys import FIELD_OF, OFF, ON
 from .launch import FlagFamily, Launch, family_of, flag_of, flags, listed, positional, said
 from .shell_syntax import UNKNOWN
-from .stated import BATCHES, DECISIVE, NOTHING, SCRIPT, Problem, Stated
+from .stated import BATCHES, DECISIVE, LENGTHS, NOTHING, SCRIPT, Problem, Stated
 
-MAX_READ = 8
-MAX_BASES = 8
+MAX_READ, MAX_BASES = 8, 8
 _SHORT = ("--ds-config", "--ds-config-file")
 _DEEPSPEED = frozenset(("--deepspeed", "--deepspeed-config", "--deepspeed-config-file", *_SHORT))
-_BASES = ("_base_", "_BASE_")
 _DEFAULTS = "defaults"  # of Hydra: files put together by a search path that we do not know
 _NAME = re.compile(r"[A-Za-z_][\w./@-]{0,79}", re.ASCII)
 # Names whose meaning hangs on where they stand: elsewhere than we know them, they leave doubt.
 _DECISIVE = frozenset(name for name, field in FIELD_OF.items() if field in DECISIVE)
-MAX_FILES = 3
+MAX_FILES, MAX_DOCUMENT = 3, 32 * 1024
 PYTHON_CONFIG = re.compile(r"(?:.*/)?configs?/.+\.py", re.ASCII)
-# Flags of Hydra, which together name one file.
-_PATHS = frozenset(("--config-path", "--config-dir", "-cp", "-cd"))
-_NAMES = frozenset(("--config-name", "-cn"))
-_PATHS_WITHOUT = ("conf", "config", "configs")
-MAX_DOCUMENT = 32 * 1024
 LAUNCHER_FILE = "--config-file"  # of accelerate launch
 
 
@@ -75,7 +68,42 @@ def configured(launch: Launch, files: Files | None) -> Configured:
     unread += tuple(one for one in left if not one.agreed)
     text = reading._read(posixpath.join(launch.directory, launch.program)) or ""
     texts = (text, *islice(_modules(text, (launch.directory, ""), files), MAX_READ))
+    if not unread and UNKNOWN not in whole.after:
+        usual = replace(whole, after=(*_usual(whole, family, texts), *whole.after))
+        whole = usual if family_of(usual) is family else whole  # flags are evidence of one
     return Configured(whole, tables, unread, reading.launcher_unread, bool(reading.missing), texts)
+
+
+def _usual(launch: Launch, family: FlagFamily, texts: Sequence[str]) -> Iterator[str]:
+    """What its program's text takes for fields that no flag says, where it says one value once."""
+    patterns, whole, found = flags().patterns, "\n".join(texts), dict[str, set[str]]()
+    others = (one for one in texts[1:] if "__main__" not in one or len(texts) == 2)
+    text = next(filter(patterns["declares"].search, (texts[0], *others)), "")
+    text = "" if patterns["settles"].search(whole) else text
+    meant = {**family.values, **{flag: key for flag, (key, _) in family.switches.items()}}
+    told = {_about(flag, meant) for flag in launch.told}
+    typed = patterns["typed"].finditer(text if patterns["typed_by"].search(text) else "")
+    for option in (*patterns["option"].finditer(text), *typed):
+        named = re.findall(r"[\w-]+", option["names"])
+        given = {flag_of(name if name[0] == "-" else f"--{name}") for name in named}
+        flag = max(given & meant.keys(), key=len, default="")
+        about, value = _about(flag, meant), (option["usual"] or "").strip("\"'")
+        told |= {about} if given & launch.told.keys() else set()
+        if about in listed("usual") and value.lower() not in listed("unset") | OFF:
+            found.setdefault(about, set()).add(f"{flag}={value}")
+    for word in (min(found[a]) for a in sorted(found.keys() - told) if len(found[a]) == 1):
+        name = word.partition("=")[0].lstrip("-").replace("-", "_")
+        if not re.search(rf"\b(?!self\.)\w+\.{name}\s*[-+*/]*=(?!=)", whole):  # set again
+            yield word
+
+
+def _about(flag: str, meant: Mapping[str, str]) -> str:
+    """The field that a flag is about; both lengths are one, and all batches."""
+    key = meant.get(flag, "")
+    if key in SIGNALS or flags().patterns["precision"].search(flag.lstrip("-")):
+        return "precision"
+    about = flags().about.get(key, FIELD_OF.get(key, key.removesuffix("_path")))
+    return next((both[0] for both in (LENGTHS, BATCHES) if about in both), about)
 
 
 def _modules(text: str, roots: Sequence[str], files: Files) -> Iterator[str]:
@@ -130,7 +158,7 @@ class _Reading:
         if settings is None:
             return None
         merged: dict[str, str] = {}
-        bases = ";".join(settings.get(name, "") for name in _BASES).split(";")
+        bases = ";".join(settings.get(name, "") for name in ("_base_", "_BASE_")).split(";")
         for base in filter(None, bases):
             found = self._based(posixpath.join(posixpath.dirname(path), base), depth - 1)
             if found is None:
@@ -225,8 +253,8 @@ def tell_files(found: Configured, draft: Draft) -> None:
 
 def _named(launch: Launch, family: FlagFamily) -> Iterator[Named]:
     values = [(n, v if v is not None else next(iter(f), "")) for n, v, f in said(launch.after)]
-    where = next((text for name, text in values if flag_of(name) in _PATHS), None)
-    named = any(flag_of(name) in _NAMES for name, _ in values)
+    where = next((text for name, text in values if flag_of(name) in listed("hydra_paths")), None)
+    named = any(flag_of(name) in listed("hydra_names") for name, _ in values)
     for name, text in values:
         flag, shown = flag_of(name), f"{name[:40]} {text[:40]}"
         kind = family.values.get(flag)
@@ -235,13 +263,13 @@ def _named(launch: Launch, family: FlagFamily) -> Iterator[Named]:
             continue
         if text.startswith("-") or key_of(text) in ON | OFF:
             continue
-        if flag in _NAMES:  # where Hydra looks, beside the program or here
+        if flag in listed("hydra_names"):  # where Hydra looks, beside the program or here
             file = text if is_config(text) else f"{text}.yaml"
             roots = (f"{launch.directory}/", "") if launch.directory else ("",)
-            folders = product(roots, _PATHS_WITHOUT if where is None else (where,))
+            folders = product(roots, ("conf", "config", "configs") if where is None else (where,))
             places = (folder if folder[:1] == "/" else root + folder for root, folder in folders)
             yield Named(flag, tuple(f"{place}/{file}" for place in places), shown)
-        elif not (flag in _PATHS and named):
+        elif not (flag in listed("hydra_paths") and named):
             by_name = kind == "config" or (kind == "recipe" and not named_so)
             yield Named(flag, (text,), shown, kind == "agreed" or by_name)
     for word in launch.after if family.configs else positional(launch.after):

@@ -20,10 +20,8 @@ from yaml import CSafeLoader
 
 from .shell_syntax import UNKNOWN
 
-MAX_TEXT = 64 * 1024
-MAX_SETTINGS = 2000
-MAX_DEPTH = 16
-MAX_VALUE = 256
+MAX_TEXT, MAX_VALUE = 64 * 1024, 256
+MAX_SETTINGS, MAX_DEPTH = 2000, 16
 MAX_NUMBER = 2**63
 
 

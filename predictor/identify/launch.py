@@ -19,12 +19,9 @@ from .shell_syntax import UNKNOWN
 
 _PYTHON = re.compile(r"(?:(?:python|pypy)[\d.]*|uv)$", re.ASCII)
 _MODULE = re.compile(r"-[uBOsSEIq]*m|--module", re.ASCII)
-_MODULE_LAUNCHERS = frozenset(("torchrun", "accelerate", "deepspeed", "horovodrun", "composer"))
 _SHELLS = ("bash", "sh", "zsh")
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 _OVERRIDE = re.compile(r"[+~]*[A-Za-z_][\w./@-]{0,80}+=", re.ASCII)
-# Flags of what trains, where an image or a variable hides the program.
-_LEARNS = frozenset(("--lr", "--learning-rate", "--epochs", "--num-epochs", "--num-train-epochs"))
 _NAME_WORD = re.compile(r"[a-z]+", re.ASCII)
 _CONFIG_KEY = re.compile(r"[A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)+|NUM_GPUS", re.ASCII)
 _JUDGES = re.compile(r"(?:^|[_-])(?:eval|infer|predict)", re.ASCII)  # run_evalplus.py
@@ -294,17 +291,17 @@ def launch_of(words: tuple[str, ...]) -> Launch | None:
         elif (  # a program that has several: autoalign-cli sft
             {*two[:1]} & listed("training_words")
             and not ("." in base or word[0] == "-" or _launches(word))
-            and {flag_of(name) for name, _, _ in said(words[index + 2 :])} & _LEARNS
+            and Launch("", (), words[index + 2 :]).told.keys() & listed("learns")
         ):
             return Launch(f"{base} {two[0]}", words[:index], words[index + 2 :])
         elif (
             word == UNKNOWN
             and "".join(two[:1]).startswith("--")
-            and (python or {flag_of(name) for name, _, _ in said(words[index + 1 :])} & _LEARNS)
+            and (python or Launch("", (), words[index + 1 :]).told.keys() & listed("learns"))
         ):
             unknown = Launch(UNKNOWN, words[:index], words[index + 1 :])
         hidden = word == UNKNOWN and "-m" in two[:1]
-        python = python or hidden or _is_python(word) or base in _MODULE_LAUNCHERS
+        python = python or hidden or _is_python(word) or base in listed("module_launchers")
     return unknown
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -394,3 +395,96 @@ def test_a_format_left_to_the_trainer_in_capitals_is_its_default() -> None:
     command = "swift sft --model Qwen/Qwen2.5-3B --max_steps 9 --per_device_train_batch_size 2"
     assert read(f"{command} --dtype AUTO").trainer == "ms-swift"
     assert read(f"{command} --dtype $DTYPE").trainer is None
+
+
+EPOCHS = "p.add_argument('-e', '--epochs', type=int, default=90, help='how long (default=3)')\n"
+BATCH = "p.add_argument('--batch_size', default=64)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "told"),
+    [
+        (EPOCHS + BATCH, "", {"epochs": 90, "batch_size": 64}),
+        (EPOCHS + BATCH, "--steps 7", {"steps": 7, "batch_size": 64}),
+        (EPOCHS + BATCH, "-e 5", {"batch_size": 64}),
+        (EPOCHS, "--epochs $N", {}),
+        (EPOCHS + "p.add_argument('--steps', default=100)\n", "", {}),
+        (EPOCHS + "p.add_argument('--steps', default=None)\n", "", {"epochs": 90}),
+        (EPOCHS + "args.epochs = 5\n", "", {}),
+        (EPOCHS + "self.epochs = 5\n", "", {"epochs": 90}),
+        (EPOCHS + "vars(args).update(known)\n", "", {}),
+        (EPOCHS + "p.add_argument('--device', default='cpu')\n", "", {}),
+        (EPOCHS + "p.add_argument('--config', default='configs/a.yaml')\n", "", {}),
+        (EPOCHS + "s = p.add_subparsers()\n", "", {}),
+        ("p.add_argument('--epochs', default=cfg.epochs)\n", "", {}),
+        (f"# {EPOCHS}", "", {}),
+        (f"p.add_argument('--name')\n{EPOCHS}", "", {"epochs": 90}),
+        (f"{EPOCHS}with torch.no_grad():\n    model(x)\n", "", {}),
+        ("@click.option('--epochs', default=4)\n", "", {"epochs": 4}),
+        (
+            "def train(\n    epochs: int = 3,  # all\n):\n    pass\nfire.Fire(train)\n",
+            "",
+            {"epochs": 3},
+        ),
+        ("def train(\n    epochs: int = 3,\n):\n    pass\n", "", {}),
+        (
+            "class Training(TrainingArguments):\n"
+            "    optim: str = field(default='adamw_torch')\n    model_max_length: int = 512\n"
+            "HfArgumentParser(Training)\n",
+            "",
+            {"optimizer": "adamw"},
+        ),
+        ("p.add_argument('--amp', action='store_true')\n", "", {}),
+    ],
+)
+def test_what_a_program_takes_for_a_flag_that_is_not_said(
+    tmp_path: Path, text: str, flags: str, told: dict[str, object]
+) -> None:
+    (tmp_path / "mine.py").write_text(text)
+    script = f"#!/bin/bash\npython mine.py --model resnet50 --lr 0.1 {flags}\n"
+    stated = identify(script=script, files=user_files(tmp_path))
+    assert (stated.model is None) == ("no_grad" in text)
+    assert {k: v for k, v in stated.values.items() if k not in ("model", "framework")} == told
+    assert all(stated.origins[name] == "file" for name in {*told} - {"steps"})
+
+
+def test_options_of_a_module_are_those_of_its_program_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("from opts import parser\nimport tool\n")
+    (tmp_path / "tool.py").write_text(f"{EPOCHS}if __name__ == '__main__':\n    main()\n")
+    (tmp_path / "opts.py").write_text("import tool\n")
+    argv = ("python", "mine.py", "--model", "resnet50", "--lr", "0.1")
+    assert "epochs" not in identify(argv=argv, files=user_files(tmp_path)).values
+    (tmp_path / "opts.py").write_text(EPOCHS)
+    assert identify(argv=argv, files=user_files(tmp_path)).values["epochs"] == 90
+
+
+def test_the_options_of_a_long_program_do_not_take_long(tmp_path: Path) -> None:
+    argv = ("python", "mine.py", "--model", "resnet50", "--lr", "0.1")
+    for text in (
+        f"{EPOCHS}{'p.add_argument(' * 4000}",
+        "p.add_argument('--a'," * 3000,
+        EPOCHS * 700,
+    ):
+        (tmp_path / "mine.py").write_text(text)
+        before = time.process_time()
+        identify(argv=argv, files=user_files(tmp_path))
+        assert time.process_time() - before < 1
+
+
+def test_the_name_of_a_run_is_no_network() -> None:
+    argv = "python train.py --model_id run1 --model_name_or_path bert-base-uncased --max_steps 9"
+    stated = identify(argv=tuple(argv.split()))
+    assert (stated.model, stated.contradictions) == ("bert-base", ())
+    assert identify(argv=("python", "train.py", "--model_id", "gpt2", "--lr", "1")).model
+
+
+def test_a_cap_of_nines_says_nothing() -> None:
+    argv = "python train.py --model resnet50 --epochs 3 --max_train_samples 999999"
+    assert "dataset_size" not in identify(argv=tuple(argv.split())).values
+
+
+def test_a_multirun_of_hydra_trains_more_than_once() -> None:
+    argv = "python train.py -m model.name=resnet18,resnet50 trainer.max_epochs=20"
+    assert "epochs" not in identify(argv=tuple(argv.split())).values
+    argv = "python train.py -m resnet18 --epochs 20"
+    assert identify(argv=tuple(argv.split())).values["epochs"] == 20
