@@ -182,16 +182,9 @@ class SiteEstimates:
         return None if found is None else found.quantile_s(0.5)
 
 
-def fitting(found: Sequence[TypeEstimate]) -> frozenset[GpuType]:
-    """The types with enough memory, as is predicted: what fits on one fits on all larger ones."""
-    sizes = (e.type.memory_bytes for e in found if e.prediction is not None and e.fits)
-    least = min(filter(None, sizes), default=math.inf)
-    return frozenset(e.type for e in found if e.fits or (e.type.memory_bytes or 0) >= least)
-
-
 def able(job: PodJob, found: Sequence[TypeEstimate]) -> frozenset[GpuType]:
     """The types with enough memory and all that the job's precision needs, as far as is known."""
-    return frozenset(kind for kind in fitting(found) if unsupported(job, kind) is None)
+    return frozenset(e.type for e in found if e.fits and unsupported(job, e.type) is None)
 
 
 # What a GPU is worth to others, under `reserve`: mixed-precision training of a network of
@@ -236,14 +229,14 @@ class Ranking:
         rest.
         """
         values = self._policies[job.scheduling_policy or self._config.prioritize.policy](found)
-        tiers, holding = dict[GpuType, tuple[bool, ...]](), fitting(found)
+        tiers = dict[GpuType, tuple[bool, ...]]()
         for e in found:
             if values.get(e.type):
                 total_s = e.total_s(self._config.filter.deadline_quantile)
                 late = total_s is not None and total_s > (job.deadline_s or math.inf)
                 runs, free = unsupported(job, e.type) is None, e.type not in wanted
                 enough = room(e.type) >= job.gpus
-                tiers[e.type] = (enough, runs, e.type in holding, not late, free)
+                tiers[e.type] = (enough, runs, e.fits, not late, free)
         steps: list[list[GpuType]] = []
         for kind in sorted(tiers, key=lambda kind: (tiers[kind], values[kind]), reverse=True):
             first = steps[-1][0] if steps else None

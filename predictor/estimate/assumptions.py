@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from statistics import NormalDist
 from typing import Any
 
@@ -22,6 +22,7 @@ from ..physics.job_graph import job_graph, takes_channels_last
 from ..physics.memory import as_it_runs
 from ..physics.parallel.stages import CORES, virtual_stages
 from ..physics.step import EAGER, input_s
+from .fits import MARGIN
 
 Times = Callable[[TrainingJob], float]
 # An assumption that moves the total further than this carries no kill limit and no refusal.
@@ -44,6 +45,7 @@ OTHER_PRECISIONS = (
 )
 
 TOO_SMALL = "not stated; the memory is too small without"
+MAY_BE_TOO_SMALL = "not stated; the memory may be too small for it"
 
 _assumed = partial(shipped_yaml, "assumed.yaml", __file__)
 
@@ -87,6 +89,22 @@ class Assumption:
         return {name: getattr(self, name) for name in names}
 
 
+@lru_cache(maxsize=4096)
+def as_priced(job: TrainingJob) -> TrainingJob:
+    """A job as it runs, on examples that are as long as is likely.
+
+    Those of a decoder that are counted, not packed, lie between a short instruction with its answer
+    and the sequence that they may fill: its geometric mean.
+    """
+    runs, least = as_it_runs(job), int(_assumed()["example_tokens"])
+    counted = job.dataset_size is not None or (job.data is not None and job.data.tokens is None)
+    if not counted or job.mean_seq_len or job.software.packs or job.software.unpadded:
+        return runs
+    if entry_of(job.model).group != "gpt" or (job.seq_len or 0) <= least:
+        return runs
+    return runs.but(mean_seq_len=round(math.sqrt(least * (job.seq_len or 0))))
+
+
 def assumptions_of(
     job: TrainingJob, times_as_long: Times, *, step_s: float, measured: bool, most_gpus: int
 ) -> tuple[Assumption, ...]:
@@ -99,17 +117,16 @@ def assumptions_of(
     """
     entry = entry_of(job.model)
     found = [*of_length(job), *_micro_batch(job), *_stages(job, entry), *_work(job, most_gpus)]
-    runs = as_it_runs(job)
+    runs = as_priced(job)
     found += _gpu(job, times_as_long)
     found += _sharding(job, runs, entry, times_as_long)
     found += _sequence(runs, entry, times_as_long)
     found += _precision(runs, times_as_long)
-    counted = job.dataset_size is not None or (job.data is not None and job.data.tokens is None)
-    counted = counted and entry.group == "gpt" and not measured
-    found += _packing(runs, counted, times_as_long)
+    found += _packing(runs, times_as_long)
     if not measured:
+        found += _examples(job, runs, times_as_long)
         found += [*_image(job, entry), *_software(runs, entry, times_as_long)]
-        found += [*_recomputation(runs, entry), *_loader(job, step_s)]
+        found += [*_recomputation(as_it_runs(job), entry), *_loader(job, step_s)]
         found += _fabric(runs, times_as_long)
     return ordered(found)
 
@@ -190,17 +207,23 @@ def _sequence(job: TrainingJob, entry: ModelEntry, times_as_long: Times) -> Iter
         yield Assumption("seq_len", f"{entry.seq_len} tokens", reason, *ends)
 
 
-def _packing(job: TrainingJob, counted: bool, times_as_long: Times) -> Iterator[Assumption]:
-    """Packed samples that attend to themselves alone; counted ones that are not padded to it."""
-    if job.mean_seq_len or not (job.software.packs or counted):
-        return
-    reason = "packed samples may attend to themselves alone; their length is not stated"
-    short, value = int(_assumed()["packed_tokens"]), "the whole sequence"
-    if not job.software.packs:
-        reason, short = "not stated; samples may be shorter", int(_assumed()["example_tokens"])
-    if (job.seq_len or 0) > short:
+def _packing(job: TrainingJob, times_as_long: Times) -> Iterator[Assumption]:
+    """Packed samples that attend to themselves alone."""
+    short = int(_assumed()["packed_tokens"])
+    if job.software.packs and not job.mean_seq_len and (job.seq_len or 0) > short:
+        reason = "packed samples may attend to themselves alone; their length is not stated"
         for times in _times(job.but(mean_seq_len=short), times_as_long):
-            yield Assumption("mean_seq_len", value, reason, times, 1.0)
+            yield Assumption("mean_seq_len", "the whole sequence", reason, times, 1.0)
+
+
+def _examples(job: TrainingJob, runs: TrainingJob, times_as_long: Times) -> Iterator[Assumption]:
+    """How long examples are, between short ones and those that fill the sequence."""
+    if runs.mean_seq_len != job.mean_seq_len:
+        least, value = int(_assumed()["example_tokens"]), f"{runs.mean_seq_len} tokens an example"
+        reason = f"not stated; between {least} and the whole sequence"
+        others = [runs.but(mean_seq_len=n) for n in (least, job.seq_len)]
+        times = [t for other in others for t in _times(other, times_as_long)]
+        yield Assumption("mean_seq_len", value, reason, min(times), max(times))
 
 
 def _work(job: TrainingJob, most_gpus: int) -> Iterator[Assumption]:
@@ -234,13 +257,17 @@ def _recomputation(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
     """Recipes of PyTorch compute activations of large decoders and of what makes images again."""
     least = {"gpt": float(_assumed()["recomputed_parameters"]), "generative": 0.0}
     large = (entry.parameters or 0) >= least.get(entry.group, math.inf)
+    leaner = as_it_runs(job, 1 - MARGIN)
+    tight = leaner.software.recompute != job.software.recompute
     setting = job.software.setting("recompute")
     if setting is not None and not setting.stated:
         yield Assumption("act_ckpt", "on", f"not stated; {setting.reason}", 2 / 3, 1.0)
-    elif large and job.framework == EAGER and setting is None:
+    elif (tight or (large and job.framework == EAGER)) and setting is None:
         reason = "not stated; many recipes compute them again, to save memory"
         times = 3 / 2 if job.software.trains_adapters else 4 / 3
-        yield Assumption("act_ckpt", "off", reason, 1.0, times)
+        yield Assumption("act_ckpt", "off", MAY_BE_TOO_SMALL if tight else reason, 1.0, times)
+    elif leaner.grad_accum != job.grad_accum:
+        yield Assumption("grad_accum", str(job.micro_steps), MAY_BE_TOO_SMALL, 1.0, 4 / 3)
 
 
 def _loader(job: TrainingJob, step_s: float) -> Iterator[Assumption]:
@@ -293,7 +320,7 @@ def _gpu(job: TrainingJob, times_as_long: Times) -> Iterator[Assumption]:
     times = [1.0]
     for other in job.other_gpus:
         with suppress(GraphError, JobError):
-            times.append(times_as_long(as_it_runs(job.but(gpu=other))))
+            times.append(times_as_long(as_priced(job.but(gpu=other))))
     reason = f"not stated; it could be {' or '.join(job.other_gpus)}"
     yield Assumption("gpu", job.gpu, reason, min(times), max(times))
 
@@ -316,7 +343,9 @@ def _sharding(
         for instead in _times(job.but(sharding="fsdp"), times_as_long):
             why = f"{TOO_SMALL}; it could be fsdp"
             yield Assumption("quantized_base", "4bit", why, min(1.0, instead), max(1.0, instead))
-    if runs.sharding is None and runs.data_parallel > 1 and entry.group == "gpt":
+    if runs.sharding is None and (way := as_it_runs(job, 1 - MARGIN).sharding):
+        ways, reason = (way,), MAY_BE_TOO_SMALL
+    elif runs.sharding is None and runs.data_parallel > 1 and entry.group == "gpt":
         ways, reason = ("fsdp",), "not stated; it could be fsdp"
     elif runs.sharding is not None and runs.sharding != job.sharding:
         ways = ("hsdp", "zero2") if runs.sharding == "fsdp" else ("ddp",)

@@ -3,7 +3,8 @@
 The way from a job to its time, each step where it is written:
 
 1. what is asked, and the software it comes to: ``TrainingJob``, ``job.software.resolve``
-2. what makes it fit its memory: ``physics.memory.as_it_runs``
+2. what makes it fit its memory: ``physics.memory.as_it_runs``; examples as long as is likely:
+   ``assumptions.as_priced``
 3. its operators and their number formats: ``physics.job_graph``, ``physics.autocast``
 4. seconds of all parts: ``OperatorTimes.price``, ``physics.collectives``, ``physics.optimizer``
 5. one step of them: ``StepModel.price``, with ``physics.parallel`` where the model is split
@@ -33,11 +34,10 @@ from ..job.training_job import SITE_PREFIX, TrainingJob
 from ..job.words import accepted
 from ..physics.autocast import peak_flops
 from ..physics.collectives import CollectiveTimes
-from ..physics.memory import as_it_runs
 from ..physics.operator_time import OperatorTimes
 from ..physics.step import INPUT, StepModel, StepTime, input_s
 from ..units import short
-from .assumptions import Assumption, assumptions_of, centred, of_length, ordered, widened
+from .assumptions import Assumption, as_priced, assumptions_of, centred, of_length, ordered, widened
 from .fits import on_a_card_that_holds_it
 from .intervals import Intervals, factor
 from .prediction import NO_DATA, Prediction, summed
@@ -85,7 +85,7 @@ class Predictor:
         jobs = [on_a_card_that_holds_it(job) for job in jobs]
         parts = [parts_of(job) for job in jobs]
         plain = [one for job, of in zip(jobs, parts, strict=True) for one in of or (job,)]
-        prices = [self.steps.price(as_it_runs(job)) for job in plain]
+        prices = [self.steps.price(as_priced(job)) for job in plain]
         rows = [features(job, step) for job, step in zip(plain, prices, strict=True)]
         estimates = self.residual.estimate(rows) if rows else []
         found = map(self._prediction, plain, prices, rows, estimates)
@@ -118,7 +118,7 @@ class Predictor:
     def _prediction(
         self, job: TrainingJob, physical: StepTime, row: Features, estimate: ResidualEstimate
     ) -> Prediction:
-        runs = as_it_runs(job)
+        runs = as_priced(job)
         peak = peak_flops(job, tensor_cores=physical.tensor_core_s > 0)
         # no residual is faster than the hardware, nor than the samples come
         least_s = max(physical.flops / peak, input_s(job))

@@ -77,22 +77,25 @@ def fits(job: TrainingJob, margin: float = MARGIN, *, have_bytes: float | None =
     ``have_bytes`` is the memory to fit into, framework included, where it is not the whole GPU
     (a MIG slice). A job in phases fits where its largest phase does; memory is that of the job as
     it is priced, checkpointing where that is assumed. Raises GraphError where the model has no
-    graph, JobError for a margin outside [0, 1).
+    graph, JobError for a margin outside [0, 1). One that may be too large as it is priced, but
+    leaves open what would make it fit, fits: its trainer is left to do it.
     """
     if not 0 <= margin < 1:
         raise JobError("margin", margin, "expected a share from 0 to below 1")
     if parts := parts_of(job):
         return max((fits(p, margin, have_bytes=have_bytes) for p in parts), key=lambda f: f.share)
-    memory = memory_of(as_it_runs(of_any_length(job)))
-    size = job.hardware.memory_bytes if have_bytes is None else have_bytes
-    have = size - memory.framework_bytes
-    ok = memory.allocated_bytes <= have * (1 - margin)
+    job = of_any_length(job)
+    memory, whole = memory_of(as_it_runs(job)), job.hardware.memory_bytes
+    have = (whole if have_bytes is None else have_bytes) - memory.framework_bytes
+    limit = have * (1 - margin)
+    leaner = as_it_runs(job, (limit + memory.framework_bytes) / whole)
+    ok = min(memory.allocated_bytes, memory_of(leaner).allocated_bytes) <= limit
     return Fit(job, ok, memory.allocated_bytes, have, memory, margin)
 
 
 def on_a_card_that_holds_it(job: TrainingJob) -> TrainingJob:
     """The job on one that holds it of the cards, alike but for more memory, its GPU may mean."""
-    if not job.other_gpus or fits(job).ok:
+    if not job.other_gpus or fits(job).share <= 1 - MARGIN:
         return job
     cards, kind = {job.gpu, *job.other_gpus}, job.gpu.rpartition("-")[0]
     alike = (
@@ -101,7 +104,7 @@ def on_a_card_that_holds_it(job: TrainingJob) -> TrainingJob:
         if one.rpartition("-")[0] == kind
     )
     larger = (one for one in alike if one.hardware.memory_bytes > job.hardware.memory_bytes)
-    return next((one for one in larger if fits(one).ok), job)
+    return next((one for one in larger if fits(one).share <= 1 - MARGIN), job)
 
 
 @lru_cache(maxsize=4096)

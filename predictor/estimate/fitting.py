@@ -18,9 +18,9 @@ from profiles.joined import collectives, operators
 
 from ..errors import GraphError, JobError, ProfileError
 from ..physics.collectives import CollectiveTimes
-from ..physics.memory import as_it_runs
 from ..physics.operator_time import OperatorTimes
 from ..physics.step import StepModel, StepTime
+from .assumptions import as_priced
 from .core import Predictor
 from .intervals import Intervals, calibrate
 from .measurement import Measurement, Unreadable, shipped
@@ -90,7 +90,7 @@ def _priced(
     for measurement in measurements:
         job = without_precision(measurement.job) if blind else measurement.job
         try:
-            step = steps.price(as_it_runs(job))
+            step = steps.price(as_priced(job))
         except (GraphError, JobError) as error:
             failed.append(Unreadable(measurement.id, str(error), measurement.row))
             continue

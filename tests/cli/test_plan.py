@@ -184,10 +184,11 @@ def test_micro_steps_that_memory_makes_necessary_are_told_wherever_a_batch_is(
     assert "grad_accum" not in {one["field"] for one in plan["assumptions"]}  # the plan states it
     batch = "{batch_size} x {grad_accum} per GPU".format_map(found)
     assert f"batch {batch}, 16,384 samples" in run("predict", *job, *where, "8").stdout
-    # Where it is not assumed, what would make it fit keeps the batch.
-    assert "would fit: 2 micro-steps with a batch of 256 per GPU" in (
-        run("predict", *job, *where, "32").stdout
-    )
+    # Where it may be too large, as it is priced is told, and a plan does not risk it.
+    told = run("predict", *job, *where, "32").stdout
+    assert "grad_accum: 1 is assumed (not stated; the memory may be too small for it)" in told
+    [plan] = run_json("plan", *job, *where, "32", "--within", "9d")["plans"]
+    assert plan["grad_accum"] == 2
 
 
 def test_a_global_batch_is_split_also_where_only_a_sharded_state_fits(run_json: RunJson) -> None:

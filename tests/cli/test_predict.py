@@ -299,6 +299,7 @@ def test_a_job_that_does_not_fit_is_told_what_would(run: Run, run_json: RunJson)
 
 def test_a_comparison_marks_what_does_not_fit_and_can_be_strict(run: Run) -> None:
     words = ("llama2-7b", "--batch-size", "1", "--precision", "bf16-mixed", "--steps", "10")
+    words += ("--option", "act_ckpt=off")
     answer = run(
         "compare", *words, "--gpu", "a100-40gb", "--gpu", "b300", "--gpus", "8", "--strict", code=1
     )

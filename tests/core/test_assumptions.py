@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from predictor.errors import JobError
 from predictor.estimate.assumptions import Assumption, decisive, widened
+from predictor.estimate.fits import fits
 from predictor.estimate.fitting import Fitted
 from predictor.estimate.limits import too_thin
 from predictor.job.training_job import TrainingJob
@@ -103,9 +104,17 @@ def test_a_network_that_is_not_stated_may_be_one_adapter(fitted: Fitted) -> None
 
 def test_counted_examples_may_be_shorter_than_the_sequence(fitted: Fitted) -> None:
     tuned = job("llama2-7b", batch_size=4, seq_len=512, sharding="fsdp", epochs=3)
-    found = told_of(fitted, tuned.but(dataset_size=52_002))["mean_seq_len"]
-    assert found.low < 0.7
-    assert found.high == 1.0
+    counted = tuned.but(dataset_size=52_002)
+    found = told_of(fitted, counted)["mean_seq_len"]
+    assert found.value == "312 tokens an example"  # between 190 and 512
+    assert found.low < 0.8
+    assert found.high > 1.25
+    short, assumed, whole = (
+        fitted.predictor.predict(counted.but(mean_seq_len=n)).step_s for n in (190, None, 512)
+    )
+    assert short == pytest.approx(found.low * assumed, rel=0.1)
+    assert whole == pytest.approx(found.high * assumed, rel=0.1)
+    assert fits(counted).memory == fits(counted.but(mean_seq_len=512)).memory  # one may fill it
     for said in ({"mean_seq_len": 187}, {"options": "packing=on"}):
         assert "mean_seq_len" not in told_of(fitted, tuned.but(dataset_size=52_002, **said))
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor.errors import JobError
-from predictor.estimate.fits import Fit, fits
+from predictor.estimate.fits import MARGIN, Fit, fits
 from predictor.estimate.fitting import Fitted
 from predictor.job.precision import Precision
 from predictor.job.training_job import TrainingJob
@@ -137,7 +137,9 @@ def test_what_is_computed_again_unasked_is_told(fitted: Fitted) -> None:
     "tight",
     [
         job(),
-        job("bert-large", batch_size=12, seq_len=512, gpus=8),
+        job(
+            "bert-large", batch_size=12, seq_len=512, gpus=8, sharding="ddp", options="act_ckpt=off"
+        ),
         job(
             "llama2-7b",
             gpu="a100-sxm4-80gb",
@@ -156,6 +158,7 @@ def test_what_is_computed_again_unasked_is_told(fitted: Fitted) -> None:
             batch_size=1,
             seq_len=8192,
             precision=Precision.MIXED_BF16_FP32,
+            options="act_ckpt=off",
         ),
         TIGHT.but(batch_size=4),  # checkpointing is assumed of it
     ],
@@ -166,6 +169,39 @@ def test_every_advice_makes_the_job_fit(tight: TrainingJob) -> None:
     assert found.advice
     for changed in after(tight, found):
         assert fits(changed).ok
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        job("bert-large", batch_size=32, seq_len=512, gpus=8, precision="amp"),
+        job("gemma-2b", batch_size=8, grad_accum=2, seq_len=512, options="lora=on", gpus=8),
+        job("bert-large", batch_size=None, global_batch_size=8192, seq_len=128, gpus=8),
+        job("llama2-7b", batch_size=4, seq_len=2048, gpus=8, precision="bf16"),
+        job("stable-diffusion-v1", batch_size=8, gpus=4),
+    ],
+)
+def test_what_fits_fits_on_every_card_of_more_memory(asked: TrainingJob) -> None:
+    """Also in the doubt between what is surely too much and what surely fits."""
+    cards = ("v100-sxm2-16gb", "v100-sxm2-32gb", "a100-sxm4-40gb", "l40s", "a100-sxm4-80gb")
+    ok = [fits(asked.but(gpu=one)).ok for one in cards]
+    assert ok == sorted(ok)
+    assert ok[-1]
+
+
+def test_what_may_not_fit_as_it_is_priced_is_told(fitted: Fitted) -> None:
+    asked = job("bert-large", batch_size=32, seq_len=512, gpus=8, gpu="v100-sxm2-32gb")
+    found = fitted.predictor.predict(asked.but(precision="amp"))
+    assert found.memory.ok
+    assert found.memory.need_bytes > (1 - MARGIN) * found.memory.have_bytes
+    (told,) = (one for one in found.assumptions if one.field == "act_ckpt")
+    assert told.value == "off"
+    assert "memory may be too small" in told.reason
+    asked = asked.but(precision="amp", options="act_ckpt=off")
+    (told,) = (o for o in fitted.predictor.predict(asked).assumptions if o.field == "sharding")
+    assert told.value == "ddp"
+    assert "memory may be too small" in told.reason
+    assert not fitted.predictor.predict(asked.but(sharding="ddp")).memory.ok
 
 
 def tuned(model: str = "llama3-8b", **fields: Any) -> TrainingJob:

@@ -89,37 +89,39 @@ SURELY_TOO_MUCH = 1.25
 
 
 @lru_cache(maxsize=4096)
-def as_it_runs(job: TrainingJob) -> TrainingJob:
+def as_it_runs(job: TrainingJob, most: float = SURELY_TOO_MUCH) -> TrainingJob:
     """A job that cannot run as it is stated, as it can: leaner, sharded, or on a base of 4 bits.
 
     The latter where nothing is said of sharding, and states are most of what is too much, or all
-    of it where these rules say too much; the base of adapters comes first.
+    of it where these rules say too much; the base of adapters comes first. A share ``most`` of the
+    memory below 1 is what it must fit into, by whatever of these it leaves open.
     """
-    leaner, have, way = _leaner(job), job.hardware.memory_bytes, SHARED.get(job.framework)
+    leaner, way = _leaner(job, most), SHARED.get(job.framework)
     if job.sharding is not None or job.data_parallel == 1 or way is None:
         return leaner
-    found, most = memory_of(leaner), have / 2 if job.framework in TRAINERS else have
-    if job.framework == "nemo" or (found.total_bytes > have and found.states_bytes > most):
+    found, have = memory_of(leaner), min(1.0, most) * job.hardware.memory_bytes
+    states = 0.0 if most < 1 else have / 2 if job.framework in TRAINERS else have
+    if job.framework == "nemo" or (found.total_bytes > have and found.states_bytes > states):
         if way == "fsdp" and job.software.trains_adapters and job.software.base_bits is None:
-            return as_it_runs(job.but(options=(*job.options, ("quantized_base", "4bit"))))
-        return _leaner(job.but(sharding=way))
+            return as_it_runs(job.but(options=(*job.options, ("quantized_base", "4bit"))), most)
+        return _leaner(job.but(sharding=way), most)
     return leaner
 
 
-def _leaner(job: TrainingJob) -> TrainingJob:
+def _leaner(job: TrainingJob, share: float) -> TrainingJob:
     """A transformer that cannot run as it is stated, as it can: accumulating, or checkpointing.
 
     As few micro-steps as fit where only the global batch is stated, else activation checkpointing
     where nothing is said of it. The same job otherwise: where scores are kept, which these rules
     are less sure of, and where its states alone are too much. Megatron-LM and NeMo accumulate too.
     """
-    software, have = job.software, job.hardware.memory_bytes
+    software, memory = job.software, job.hardware.memory_bytes
     left, unsaid = job.framework in TRAINERS, software.setting("recompute") is None
     alone = job.batch_size is None and job.grad_accum is None
     alone = alone and (unsaid if left else job.framework in LOW_WEIGHTS)
     if not (software.fused_attention and (alone or (left and unsaid))):
         return job
-    found, most = memory_of(job), SURELY_TOO_MUCH * have
+    found, have, most = memory_of(job), min(1.0, share) * memory, share * memory
     switched = entry_of(job.model).group in SWITCHED
     if not switched or not found.states_bytes < most < found.total_bytes:
         return job
