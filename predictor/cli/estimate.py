@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from getpass import getuser
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -170,9 +171,12 @@ def _asked_in(options: Mapping[str, str]) -> dict[str, Any]:
 
 def _show(found: Estimate, why: str, narrowing: str, told: tuple[str, ...]) -> None:
     if found.similar or found.physics:
-        low, least, most, high = map(found.quantile_s, (0.025, 0.25, 0.75, 0.975))
+        longest_s = found.limit_s or inf  # it may outlive its limit by the grace of the site
+        low, least, middle, most, high = (
+            min(found.quantile_s(level), longest_s) for level in (0.025, 0.25, 0.5, 0.75, 0.975)
+        )
         ends = f"(50 %: {span(least, most)}; 95 %: {span(low, high)})"
-        click.echo(f"expected  {duration(found.expected_s)} {ends}")
+        click.echo(f"expected  {duration(middle)} {ends}")
         click.echo(f"mean      {duration(found.mean_s)}")
         if found.limit_s and found.expected_s >= found.limit_s:
             click.echo(f"limit     {duration(found.limit_s)}: more likely than not it ends the job")

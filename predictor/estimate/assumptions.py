@@ -97,12 +97,10 @@ def as_priced(job: TrainingJob) -> TrainingJob:
     and the sequence that they may fill: its geometric mean.
     """
     runs, least = as_it_runs(job), int(_assumed()["example_tokens"])
-    counted = job.dataset_size is not None or (job.data is not None and job.data.tokens is None)
-    if not counted or job.mean_seq_len or job.software.packs or job.software.unpadded:
+    whole, known = runs.seq_len or 0, job.mean_seq_len or job.software.unpadded
+    if known or whole <= least or not job.counts_examples or entry_of(job.model).group != "gpt":
         return runs
-    if entry_of(job.model).group != "gpt" or (job.seq_len or 0) <= least:
-        return runs
-    return runs.but(mean_seq_len=round(math.sqrt(least * (job.seq_len or 0))))
+    return runs.but(mean_seq_len=round(math.sqrt(least * whole)))
 
 
 def assumptions_of(
@@ -220,8 +218,8 @@ def _examples(job: TrainingJob, runs: TrainingJob, times_as_long: Times) -> Iter
     """How long examples are, between short ones and those that fill the sequence."""
     if runs.mean_seq_len != job.mean_seq_len:
         least, value = int(_assumed()["example_tokens"]), f"{runs.mean_seq_len} tokens an example"
-        reason = f"not stated; between {least} and the whole sequence"
-        others = [runs.but(mean_seq_len=n) for n in (least, job.seq_len)]
+        reason = f"not stated; between {least} and {runs.seq_len}"
+        others = [runs.but(mean_seq_len=n) for n in (least, runs.seq_len)]
         times = [t for other in others for t in _times(other, times_as_long)]
         yield Assumption("mean_seq_len", value, reason, min(times), max(times))
 

@@ -12,10 +12,9 @@ from ..errors import JobError
 from ..graphs.catalog import entry_of
 from ..job.training_job import TrainingJob
 from ..physics.autocast import peak_flops
-from ..physics.memory import as_it_runs
 from ..physics.step import StepTime
 from ..units import count, duration, percent, short, span
-from .assumptions import Assumption, widened, widest
+from .assumptions import Assumption, as_priced, widened, widest
 from .fits import Fit, fits
 from .residual.novelty import TIERS, Tier
 
@@ -146,8 +145,8 @@ class Prediction:
 
     @property
     def runs(self) -> TrainingJob:
-        """The job as it is priced: with what is assumed of it because the memory is too small."""
-        return as_it_runs(self.job)
+        """The job as it is priced: with what is assumed of its memory and of its examples."""
+        return as_priced(self.job)
 
     @property
     def memory(self) -> Fit:
@@ -213,7 +212,7 @@ def rate(found: Prediction) -> str:
     unit, each = "samples", found.throughput / job.gpus
     if entry.image_size is not None:
         unit = "images"
-    elif tokens := (not job.packed and job.mean_seq_len) or job.seq_len or entry.seq_len:
+    elif tokens := (not job.packed and found.runs.mean_seq_len) or job.seq_len or entry.seq_len:
         unit, each = "tokens", each * tokens
     return f"{short(each)} {unit}/s per GPU, MFU {percent(found.mfu)}"
 

@@ -115,6 +115,10 @@ def test_counted_examples_may_be_shorter_than_the_sequence(fitted: Fitted) -> No
     assert short == pytest.approx(found.low * assumed, rel=0.1)
     assert whole == pytest.approx(found.high * assumed, rel=0.1)
     assert fits(counted).memory == fits(counted.but(mean_seq_len=512)).memory  # one may fill it
+    # Where trainers cut them, if nobody says so; not where the network ends.
+    unsaid = told_of(fitted, counted.but(model="llama3.2-3b", seq_len=None))
+    assert unsaid["mean_seq_len"].value == "624 tokens an example"  # between 190 and 2048
+    assert "seq_len" not in unsaid
     for said in ({"mean_seq_len": 187}, {"options": "packing=on"}):
         assert "mean_seq_len" not in told_of(fitted, tuned.but(dataset_size=52_002, **said))
 

@@ -84,6 +84,9 @@ SWITCHED = frozenset({"gpt", "transformer", "vision-transformer", "generative"})
 # How state is shared where nothing is said of it and no GPU holds it; by NeMo's recipes in any case
 # (distributed_fused_adam, use_distributed_optimizer).
 SHARED = dict.fromkeys(TRAINERS, "fsdp") | {"megatron": "zero1", "nemo": "zero1"}
+# Tokens at which trainers cut the examples that decoders are tuned on, where nothing is said:
+# cutoff_len of LLaMA-Factory and sequence_len of axolotl's recipes; TRL cuts at half as many.
+EXAMPLES_CUT_AT = 2048
 # Of the memory there is: twice the mean error of these rules (12 %) stays for doubt.
 SURELY_TOO_MUCH = 1.25
 
@@ -96,6 +99,10 @@ def as_it_runs(job: TrainingJob, most: float = SURELY_TOO_MUCH) -> TrainingJob:
     of it where these rules say too much; the base of adapters comes first. A share ``most`` of the
     memory below 1 is what it must fit into, by whatever of these it leaves open.
     """
+    if job.seq_len is job.mean_seq_len is None and job.counts_examples:
+        entry = entry_of(job.model)
+        if entry.group == "gpt" and entry.seq_len:
+            return as_it_runs(job.but(seq_len=min(entry.seq_len, EXAMPLES_CUT_AT)), most)
     leaner, way = _leaner(job, most), SHARED.get(job.framework)
     if job.sharding is not None or job.data_parallel == 1 or way is None:
         return leaner
