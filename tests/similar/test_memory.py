@@ -257,6 +257,17 @@ def test_what_is_left_of_a_job_that_waits_is_its_run_time() -> None:
     assert lengths == sorted(lengths)
 
 
+def test_a_burst_of_short_runs_does_not_take_everybody_s_interval_to_the_shortest() -> None:
+    """Of a thousand jobs submitted together all end sooner than was expected of any of them."""
+    memory = memory_of(*(past(n, 7200.0 + n if n % 8 else 1.0) for n in range(64)))
+    for _ in range(1000):
+        memory.coverage.learn(0.0, "one burst")
+    found = expected(memory)
+    assert found.quantile_s(0.25) > 7000
+    levels = memory.coverage.levels()
+    assert list(levels) == sorted(levels)
+
+
 def test_jobs_of_unknown_users_are_known_by_their_name() -> None:
     long, short = JobRequest(name="train-7", gpus=1), JobRequest(name="eval-7", gpus=1)
     runs = [past(n, 40_000.0 if n % 2 else 300.0, long if n % 2 else short) for n in range(40)]

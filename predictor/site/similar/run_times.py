@@ -6,6 +6,7 @@ from bisect import bisect_left, insort
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import ceil, exp
 
 import numpy as np
@@ -73,32 +74,34 @@ TOLD_LEVEL = 0.95
 # Scores of a distribution that is right, to begin with.
 FIRST_SCORES = 100
 _MISSES = 1 - np.array(LEVELS)
+# Only high levels move with every run: a burst of one user's would take the others to the shortest.
+_MOST_MOVED = np.where(_MISSES < 0.11, _MISSES, 0.0)
 _ABOVE = 1e-6
 LEAST_LEVEL, MOST_LEVEL = 0.001, 0.999
 
 
 class QuantileCoverage:
-    """Scores of the latest runs, and how far each level has to be moved."""
+    """Scores of the latest runs, and how far each high level has to be moved."""
 
     def __init__(self, scores: Iterable[float] = (), moved: Sequence[float] | None = None) -> None:
         first = (np.arange(FIRST_SCORES) + 0.5) / FIRST_SCORES
         shuffled = np.random.default_rng(0).permutation(first).tolist()
         self._latest: deque[float] = deque(list(scores) or shuffled, maxlen=RECENT_SCORES)
         self._sorted = sorted(self._latest)
-        self._moved = np.zeros(len(LEVELS)) if moved is None else np.array(moved, dtype=float)
+        self._moved = np.clip(moved or np.zeros(len(LEVELS)), -_MOST_MOVED, _MOST_MOVED)
         self._batches: Counter[str] = Counter()
         self._held: deque[bool] = deque(maxlen=RECENT_SCORES)
 
     def levels(self) -> tuple[float, ...]:
-        """Where to read a distribution for each of LEVELS."""
-        return tuple(map(self._read, (LEVELS + self._moved).tolist()))
+        """Where to read a distribution for each of LEVELS, none above the next."""
+        read = [self._read(level) for level in (LEVELS + self._moved).tolist()]
+        return tuple(accumulate(reversed(read), min))[::-1]
 
     def learn(self, score: float, batch: str) -> None:
         """Take in the score of a run that ended."""
         reached = score >= np.array(self.levels())
         self._held.append(not reached[LEVELS.index(TOLD_LEVEL)])
-        missed = reached - _MISSES
-        self._moved = np.clip(self._moved + STEP * missed, -_MISSES, _MISSES)
+        self._moved = (self._moved + STEP * (reached - _MISSES)).clip(-_MOST_MOVED, _MOST_MOVED)
         self._batches[batch] += 1
         if self._batches[batch] > PER_BATCH:
             return
