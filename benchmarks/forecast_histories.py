@@ -15,8 +15,10 @@ from pathlib import Path
 import numpy as np
 from sample_cluster.generate import POOLS, START_S, Sample, sample
 
-from predictor.site.capacity.forecast import DAY_S, WEEK_DAYS, WEEK_S, by_gpu_type, daily
+from predictor.estimate.store import load_predictor
+from predictor.site.capacity.forecast import DAY_S, WEEK_DAYS, WEEK_S, Demand, by_gpu_type, daily
 from predictor.site.capacity.jobs import of_file
+from predictor.site.capacity.queue import estimates_at
 from predictor.site.replay import Floats, Ints
 
 SAMPLE = Path(__file__).resolve().parents[1] / "profiles" / "samples" / "history.csv.gz"
@@ -36,12 +38,17 @@ class Origin:
 
 def of_sample(least_weeks: int) -> Iterator[Origin]:
     """Every Monday of the shipped sample, jobs that had not ended then included."""
-    frame = of_file(SAMPLE).frame
+    source, predictor = of_file(SAMPLE), load_predictor()
     end_s = START_S + SAMPLE_WEEKS * WEEK_S
-    truth = {one.key: _weekly(one.days) for one in by_gpu_type(daily(frame, end_s), end_s, {})}
+
+    def known_at(at_s: float) -> list[Demand]:
+        table = daily(source.frame, at_s, estimates_at(source, at_s, (), predictor))
+        return by_gpu_type(table, at_s, {})
+
+    truth = {one.key: _weekly(one.days) for one in known_at(end_s)}
     for week in range(least_weeks, SAMPLE_WEEKS):
         origin_s = START_S + week * WEEK_S
-        for known in by_gpu_type(daily(frame, origin_s), origin_s, {}):
+        for known in known_at(origin_s):
             yield Origin(history="shipped sample", days=known.days, came=truth[known.key][week:])
 
 

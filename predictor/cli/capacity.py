@@ -152,7 +152,7 @@ def queue(form: str, **asked: Any) -> None:
     from the estimates that `precision-time estimate` gives.
     """
     from ..site.capacity import jobs
-    from ..site.capacity.queue import cleared, queue_at
+    from ..site.capacity.queue import cleared, estimates_at, queue_at
     from ..site.capacity.render.words import counted
 
     want = CapacityRequest(**asked)
@@ -161,7 +161,8 @@ def queue(form: str, **asked: Any) -> None:
         table = jobs.jobs_of(source.frame, period).table
         pools = jobs.pools_of(table, jobs.stated_pools(want.pools, source.pools))
         waiting = queue_at(source, period.until_s)
-        found = cleared(waiting, source, pools, predictor(want.version))
+        estimate = estimates_at(source, waiting.at_s, pools, predictor(want.version))
+        found = cleared(waiting, pools, estimate)
     for aside in found.set_aside:
         warn(f"{counted(aside.jobs, 'job')} skipped, such as {aside.example}: {aside.reason}")
     if form == "json":

@@ -12,7 +12,7 @@ from site_runs import to_their_limits
 from predictor.estimate.fitting import Fitted
 from predictor.site.capacity.jobs import JobSource, with_live
 from predictor.site.capacity.live import AfterJob, Live, LiveJob, Waits, pools_of_nodes
-from predictor.site.capacity.queue import Cleared, cleared, queue_at
+from predictor.site.capacity.queue import Cleared, cleared, estimates_at, queue_at
 from predictor.site.expected_starts import BEHIND_ONE, HELD, IN_RESERVATION, TOO_LARGE
 from predictor.site.replay import Away
 from predictor.site.similar.request import JobRequest
@@ -56,7 +56,8 @@ def drained(fitted: Fitted, *jobs: LiveJob, away: tuple[Away, ...] = ()) -> Clea
     source = with_live(
         JobSource(frame=frame([]), kind="slurm", name="slurm"), live, to_their_limits("ada")
     )
-    return cleared(queue_at(source, NOW_S), source, source.pools, fitted.predictor)
+    estimate = estimates_at(source, NOW_S, source.pools, fitted.predictor)
+    return cleared(queue_at(source, NOW_S), source.pools, estimate)
 
 
 def starts(found: Cleared) -> dict[str, float]:

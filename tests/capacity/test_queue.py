@@ -9,7 +9,7 @@ from capacity_jobs import START_S, frame, job
 
 from predictor.estimate.fitting import Fitted
 from predictor.site.capacity.jobs import JobSource
-from predictor.site.capacity.queue import Cleared, cleared, queue_at
+from predictor.site.capacity.queue import Cleared, cleared, estimates_at, queue_at
 from predictor.site.replay import Pool
 
 NOW_S = START_S + 3600
@@ -23,7 +23,8 @@ def waiting(job_id: str, **values: Any) -> dict[str, Any]:
 
 def drained(fitted: Fitted, *jobs: dict[str, Any], pool: Pool = V100) -> Cleared:
     source = JobSource(frame=frame(jobs), kind="file", name="jobs.csv")
-    return cleared(queue_at(source, NOW_S), source, [pool], fitted.predictor)
+    estimate = estimates_at(source, NOW_S, [pool], fitted.predictor)
+    return cleared(queue_at(source, NOW_S), [pool], estimate)
 
 
 def test_an_empty_queue_needs_nothing(fitted: Fitted) -> None:

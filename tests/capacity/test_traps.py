@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from predictor.site.capacity.report import Wanted, make_report
 from predictor.site.capacity.report_data import CapacityReport, Dimension, GpuHours
 from predictor.site.history.ingest import Period
 from predictor.site.replay import Pool
+from predictor.site.similar.estimate import estimate_job
+from predictor.site.similar.memory import SiteMemory
 
 PERIOD = Period(since_s=START_S, until_s=START_S + DAY_S)  # 2025-01-06, UTC
 HEAD = "JobID|User|Account|Partition|AllocTRES|State|Submit|Start|End|Timelimit"
@@ -140,5 +143,7 @@ def test_epoch_and_iso_times_of_a_history_are_alike(tmp_path: Path) -> None:
     assert [one.reason for one in found.origin.set_aside] == ["a time of it cannot be read"]
     source = of_file(path)
     assert [one.job_id for one in queue_at(source, PERIOD.until_s).jobs] == ["5"]
-    later = daily(source.frame, PERIOD.until_s + 14 * DAY_S)
+    later_s = PERIOD.until_s + 14 * DAY_S
+    estimate = partial(estimate_job, memory=SiteMemory())
+    later = daily(source.frame, later_s, estimate)
     assert later["hours"].is_finite().all()

@@ -1,9 +1,8 @@
 """What was asked for on each day, and what will be in the weeks to come.
 
 A job asks on the day it is submitted for all the hours it takes. Of one that has not ended they are
-expected: what was predicted, else its limit times the share of limits that past jobs used, else the
-mean of past jobs; never less than it has had. Weeks to come are sums over days that are drawn, so
-that their bands hold how days err together.
+those it has had, and what its estimate says is left. Weeks to come are sums over days that are
+drawn, so that their bands hold how days err together.
 
 The model is a level that wanders and drifts, a season of seven days, and noise (Harvey,
 Forecasting, Structural Time Series Models and the Kalman Filter, 1989), on daily GPU-hours. How
@@ -27,7 +26,9 @@ import polars as pl
 
 from ...optional import needs
 from ..replay import Floats
-from .jobs import UNREAD
+from ..similar.request import JobRequest
+from .jobs import COLUMNS, UNREAD, run_of
+from .queue import Estimates
 from .report_data import DemandForecast, Range, WeekDemand
 
 PATHS = 4000
@@ -51,10 +52,8 @@ DAY_S = 86400.0
 WEEK_S = WEEK_DAYS * DAY_S
 # Monday, 5 January 1970, 00:00 UTC.
 FIRST_MONDAY_S = 4 * DAY_S
-_COLUMNS = (
-    *("partition", "gpu_type", "gpus", "submit_s", "start_s", "end_s", "limit_s"),
-    "predicted_median_s",
-)
+# What is left of a job is the mean of its estimate at these levels.
+_LEFT_LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +75,13 @@ class Demand:
 
 
 def forecasts(
-    frame: pl.LazyFrame, until_s: float, gpus: Mapping[str, int]
+    frame: pl.LazyFrame, until_s: float, gpus: Mapping[str, int], estimate: Estimates
 ) -> tuple[tuple[DemandForecast, ...], tuple[str, ...]]:
     """The forecasts of GPU types and partitions, those with most demand, and why others have none.
 
     Raises NotInstalledError without statsmodels.
     """
-    table = daily(frame, until_s)
+    table = daily(frame, until_s, estimate)
     if not table.height:
         return (), ("No forecast: there is no whole week of history.",)
     both = by_gpu_type(table, until_s, gpus) + by_partition(table, until_s, gpus)
@@ -131,13 +130,13 @@ def forecast(demand: Demand) -> DemandForecast:
     )
 
 
-def daily(frame: pl.LazyFrame, until_s: float) -> pl.DataFrame:
+def daily(frame: pl.LazyFrame, until_s: float, estimate: Estimates) -> pl.DataFrame:
     """GPU-hours by partition, GPU type and day, of whole weeks, as it was known at ``until_s``.
 
     Jobs that never ran ask for none, nor do those whose clock makes no sense.
     """
     known = (
-        frame.select(_COLUMNS)
+        frame.select(COLUMNS)
         .with_columns(
             pl.col("partition", "gpu_type").fill_null(""),
             start_s=pl.when(pl.col("start_s") <= until_s).then("start_s"),
@@ -152,26 +151,25 @@ def daily(frame: pl.LazyFrame, until_s: float) -> pl.DataFrame:
             (pl.col("end_s") >= pl.col("start_s")).fill_null(value=True),
         )
     )
+    still = known.filter(pl.col("end_s").is_null()).collect()
+    walls_s = [_wall_s(row, until_s, estimate) for row in still.iter_rows(named=True)]
+    ended = known.filter(pl.col("end_s").is_not_null())
+    both = (
+        ended.with_columns(wall_s=pl.col("end_s") - pl.col("start_s")),
+        still.lazy().with_columns(wall_s=pl.Series(walls_s, dtype=pl.Float64)),
+    )
+    by = "partition", "gpu_type", (pl.col("submit_s") / DAY_S).floor().cast(pl.Int64).alias("day")
+    hours = (pl.col("gpus") * pl.col("wall_s")).sum() / 3600
     return (
-        known.with_columns(day=(pl.col("submit_s") / DAY_S).floor().cast(pl.Int64))
-        .with_columns(hours=pl.col("gpus") * _wall_s(until_s) / 3600)
-        .group_by("partition", "gpu_type", "day")
-        .agg(pl.col("hours").sum())
-        .sort("partition", "gpu_type", "day")
-        .collect()
+        pl.concat(both).group_by(by).agg(hours=hours).sort("partition", "gpu_type", "day").collect()
     )
 
 
-def _wall_s(until_s: float) -> pl.Expr:
-    """Measured where it ended, else expected."""
-    wall, gpus = pl.col("end_s") - pl.col("start_s"), pl.col("gpus")
-    limited = wall.is_not_null() & pl.col("limit_s").is_not_null()
-    used = (gpus * wall).filter(limited).sum() / (gpus * pl.col("limit_s")).filter(limited).sum()
-    expected = pl.coalesce(
-        "predicted_median_s", pl.col("limit_s") * used.fill_nan(1.0), wall.mean()
-    )
-    had = (until_s - pl.col("start_s")).fill_null(0.0)
-    return wall.fill_null(pl.max_horizontal(expected.fill_null(0.0), had))
+def _wall_s(row: Mapping[str, Any], until_s: float, estimate: Estimates) -> float:
+    """Of a job that has not ended: what it has had, and what is left of it."""
+    had_s = until_s - (row["start_s"] or until_s)
+    found = estimate(JobRequest.of(run_of(row)))
+    return had_s + float(np.mean([found.left_s(level, had_s) for level in _LEFT_LEVELS]))
 
 
 def by_gpu_type(table: pl.DataFrame, until_s: float, gpus: Mapping[str, int]) -> list[Demand]:

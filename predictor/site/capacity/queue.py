@@ -7,8 +7,9 @@ The run time of a job is drawn from its estimate. In a draw all err in part toge
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from profiles.gpus import known_gpu
 
 from ..expected_starts import drawn_s, in_order, replayed
 from ..replay import Floats, Pool
-from ..similar.estimate import PhysicsView, estimate_job
+from ..similar.estimate import Estimate, PhysicsView, estimate_job
 from ..similar.memory import SiteMemory
 from ..similar.past_runs import PastRun
 from ..similar.request import JobRequest
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 DRAWS = 40
 ANY = "any"
+Estimates = Callable[[JobRequest], Estimate]
 # So many of the jobs that ended last teach where the site learned nothing.
 TEACHING_JOBS = 5_000
 
@@ -62,20 +64,25 @@ def queue_at(source: JobSource, at_s: float) -> Live:
     return replace(live, jobs=tuple(sorted(jobs, key=in_order)))
 
 
-def cleared(queue: Live, source: JobSource, pools: Sequence[Pool], predictor: Predictor) -> Cleared:
+def estimates_at(
+    source: JobSource, at_s: float, pools: Sequence[Pool], predictor: Predictor
+) -> Estimates:
+    """Estimates by what the site learned, else by the jobs of the source that had ended."""
+    physics = PhysicsView(predictor, gpus=[pool.name for pool in pools if known_gpu(pool.name)])
+    site = source.memory if source.memory is not None and source.memory.seen() else None
+    learned = cache(lambda: site or _learned(source.frame, at_s))  # only where somebody asks
+    return lambda job: estimate_job(job, learned(), physics)
+
+
+def cleared(queue: Live, pools: Sequence[Pool], estimate: Estimates) -> Cleared:
     """How the queue drains on these pools if nothing more is submitted; running jobs go on.
 
-    The queue of a scheduler is estimated by what the site learned, that of another moment by the
-    jobs of the source that had ended. A pool is taken to be at least as large as what runs in it.
+    A pool is taken to be at least as large as what runs in it.
     """
     waiting = [row for row, job in enumerate(queue.jobs) if job.start_s is None]
     if not waiting:
         return Cleared(notes=queue.notes)
-    memory = source.memory
-    if memory is None or not memory.seen():
-        memory = _learned(source.frame, queue.at_s)
-    physics = PhysicsView(predictor, gpus=[pool.name for pool in pools if known_gpu(pool.name)])
-    estimates = [estimate_job(job.request, memory, physics) for job in queue.jobs]
+    estimates = [estimate(job.request) for job in queue.jobs]
     left_s = drawn_s(queue, estimates, DRAWS)
     found = replayed(queue, left_s, _holding(queue, pools))
     gpus = np.array([job.request.gpus for job in queue.jobs])

@@ -27,7 +27,7 @@ from .forecast import forecasts
 from .jobs import JobSource, PeriodJobs, is_sample, jobs_of, peak_gpus, pools_of, stated_pools
 from .measured import JobUse, measured_jobs, use_by_user, wasteful
 from .opportunities import better
-from .queue import cleared, queue_at
+from .queue import cleared, estimates_at, queue_at
 from .report_data import (
     Alternative,
     CapacityReport,
@@ -128,12 +128,13 @@ def make_report(
     opportunities, looked = _opportunities(jobs, outlook, pools, wanted)
     gpus_known = {pool.name: pool.gpus for pool in wanted.pools}
     tell("what is to come", 0.4)
+    estimate = estimates_at(source, period.until_s, pools, predictor)
     try:
-        forecast, why_not = forecasts(source.frame, period.until_s, gpus_known)
+        forecast, why_not = forecasts(source.frame, period.until_s, gpus_known, estimate)
     except NotInstalledError as error:
         forecast, why_not = (), (f"No forecast: {error}.",)
     tell("the queue", 0.5)
-    drained = cleared(queue_at(source, period.until_s), source, pools, predictor)
+    drained = cleared(queue_at(source, period.until_s), pools, estimate)
     tell("what if", 0.6)
     changed, others = _changes(jobs, outlook, pools, wanted)
     known = None if guessed or not pools else sum(pool.gpus for pool in pools)
