@@ -1064,3 +1064,19 @@ def test_a_bar_without_words_counts_the_epochs_that_lines_beside_it_count() -> N
     )
     found = read(text)
     assert (found.unit, found.at, found.total) == ("epoch", 19, 100)
+
+
+def test_stamps_of_underscores_and_words_in_brackets_are_read() -> None:
+    lines = (f"2026_08_19_16_{n:02d}_07 [Epoch] {n:03d} [Loss] loss_a 0.8\n" for n in range(1, 30))
+    found = read("".join(lines))
+    assert (found.unit, found.at) == ("epoch", 29)
+    assert found.seconds_per_unit == pytest.approx(60)
+
+
+@pytest.mark.parametrize("between", [", ", " : "])
+def test_an_epoch_and_a_step_in_brackets_before_a_loss_are_a_training(between: str) -> None:
+    counted = [(e, n) for e in range(3) for n in range(100, 1300, 100)]
+    untimed = read("\n".join(f"[{e}{between}{n:6d}] loss: 2.17" for e, n in counted))
+    assert (untimed.kind, untimed.seconds_per_unit) == (ProgressKind.TRAINING, None)
+    stamped = (f"10:{m:02d}:00 [{e}{between}{n:6d}] loss: 2.17" for m, (e, n) in enumerate(counted))
+    assert read("\n".join(stamped)).seconds_per_unit == pytest.approx(0.6, rel=0.1)

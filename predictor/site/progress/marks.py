@@ -102,7 +102,7 @@ def row_of(text: str, columns: list[str]) -> str:
 
 def clock_s(text: str) -> float | None:
     """The stamp near the start of a line in seconds; None without one."""
-    if ":" not in text:
+    if ":" not in text and "_" not in text[:6]:
         return None
     head = text[:_STAMP_CHARS]
     for number, stamp in enumerate(known.STAMPS):
