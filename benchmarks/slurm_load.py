@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from goals import Goal, all_kept, home_of_run, percentile
 from slurm_bench.hooks import Hooks
 from slurm_bench.jobs import SCRIPT, TRES, Jobs
-from slurm_hook import BENCH, DAEMON, REFRESH_S
+from slurm_hook import BENCH, REFRESH_S
 
 from tests.live.slurm.cluster import SlurmCluster
 from tests.live.slurm.daemon import DecisionDaemon
@@ -50,6 +50,7 @@ SCRIPTS = (
 )
 WITHIN_S, MOST_MS = 60.0, 50.0
 QUANTILES = (0.5, 0.9, 0.99, 0.999)
+SHIPPED = {"deadline_ms": 20.0, "prediction_ms": 0.0, "log_format": "json"}
 UNIT_NICE = -5  # of the daemon, as its unit has it; root alone may
 AWAY_S, LOOK_S = 5.0, 1.0
 STRANGER, FLOODER = "nobody", "games"
@@ -240,7 +241,7 @@ def main(count: int, floods: int, load: float) -> None:
         home_of_run() as home,
         SlurmCluster(installation, BENCH) as cluster,
         DecisionDaemon(
-            cluster, home, UNIT_NICE, daemon=DAEMON, slurm={"refresh_s": REFRESH_S}
+            cluster, home, UNIT_NICE, daemon=SHIPPED, slurm={"refresh_s": REFRESH_S}
         ) as daemon,
         busy(load),
     ):

@@ -126,6 +126,8 @@ function C.ask(line, since, notice)
     return known, "cached"
   elseif is_paused(seconds) then
     return nil, "paused"
+  elseif seconds - since > settings.timeout then -- a long script: that is no fault of the daemon
+    return nil, "miss"
   end
   local ok, answer, fault = pcall(exchange, line, since)
   seconds = C.now()

@@ -37,9 +37,9 @@ for byte = 0, 255 do
   ESCAPES[string.char(byte)] = string.format("%%%02X", byte)
 end
 
--- Left as they are: space and all ASCII from the comma on, "=" among them, which ends only a key.
+-- Escaped: "%", "&", "+" and control characters; "=" ends only a key.
 function R.encode(text)
-  return (text:gsub("[^a-z ,-~]", ESCAPES))
+  return (text:gsub("[^,-~ -$'-*\128-\255]", ESCAPES))
 end
 
 -- A number Slurm holds, or nil where it is unset (nil, NO_VAL) or without bound.
