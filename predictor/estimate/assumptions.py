@@ -19,7 +19,7 @@ from ..job.fabrics import node_of
 from ..job.precision import Precision, default_precision, runs_natively
 from ..job.training_job import TrainingJob
 from ..physics.job_graph import job_graph, takes_channels_last
-from ..physics.memory import as_it_runs
+from ..physics.memory import as_it_runs, counts_examples
 from ..physics.parallel.stages import CORES, virtual_stages
 from ..physics.step import EAGER, input_s
 from .fits import MARGIN
@@ -94,11 +94,11 @@ def as_priced(job: TrainingJob) -> TrainingJob:
     """A job as it runs, on examples that are as long as is likely.
 
     Those of a decoder that are counted, not packed, lie between a short instruction with its answer
-    and the sequence that they may fill: its geometric mean.
+    and the sequence that they may fill: its geometric mean. Other frameworks cut text evenly.
     """
     runs, least = as_it_runs(job), int(_assumed()["example_tokens"])
     whole, known = runs.seq_len or 0, job.mean_seq_len or job.software.unpadded
-    if known or whole <= least or not job.counts_examples or entry_of(job.model).group != "gpt":
+    if known or whole <= least or job.framework != EAGER or not counts_examples(job):
         return runs
     return runs.but(mean_seq_len=round(math.sqrt(least * whole)))
 
@@ -120,7 +120,7 @@ def assumptions_of(
     found += _sharding(job, runs, entry, times_as_long)
     found += _sequence(runs, entry, times_as_long)
     found += _precision(runs, times_as_long)
-    found += _packing(runs, times_as_long)
+    found += _packing(runs, counts_examples(job) and not measured, times_as_long)
     if not measured:
         found += _examples(job, runs, times_as_long)
         found += [*_image(job, entry), *_software(runs, entry, times_as_long)]
@@ -205,11 +205,15 @@ def _sequence(job: TrainingJob, entry: ModelEntry, times_as_long: Times) -> Iter
         yield Assumption("seq_len", f"{entry.seq_len} tokens", reason, *ends)
 
 
-def _packing(job: TrainingJob, times_as_long: Times) -> Iterator[Assumption]:
-    """Packed samples that attend to themselves alone."""
+def _packing(job: TrainingJob, counted: bool, times_as_long: Times) -> Iterator[Assumption]:
+    """Packed samples that attend to themselves alone; counted ones where text is cut evenly."""
+    if job.mean_seq_len or not (job.software.packs or counted):
+        return
+    reason = "packed samples may attend to themselves alone; their length is not stated"
     short = int(_assumed()["packed_tokens"])
-    if job.software.packs and not job.mean_seq_len and (job.seq_len or 0) > short:
-        reason = "packed samples may attend to themselves alone; their length is not stated"
+    if not job.software.packs:
+        reason, short = "not stated; samples may be shorter", int(_assumed()["example_tokens"])
+    if (job.seq_len or 0) > short:
         for times in _times(job.but(mean_seq_len=short), times_as_long):
             yield Assumption("mean_seq_len", "the whole sequence", reason, times, 1.0)
 

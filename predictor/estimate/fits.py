@@ -83,7 +83,8 @@ def fits(job: TrainingJob, margin: float = MARGIN, *, have_bytes: float | None =
     if not 0 <= margin < 1:
         raise JobError("margin", margin, "expected a share from 0 to below 1")
     if parts := parts_of(job):
-        return max((fits(p, margin, have_bytes=have_bytes) for p in parts), key=lambda f: f.share)
+        found = (fits(part, margin, have_bytes=have_bytes) for part in parts)
+        return max(found, key=lambda one: (not one.ok, one.share))
     job = of_any_length(job)
     memory, whole = memory_of(as_it_runs(job)), job.hardware.memory_bytes
     have = (whole if have_bytes is None else have_bytes) - memory.framework_bytes

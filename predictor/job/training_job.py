@@ -196,12 +196,6 @@ class TrainingJob:
         return self.micro_batch_size * self.micro_steps * self.data_parallel
 
     @property
-    def counts_examples(self) -> bool:
-        """Whether an epoch is so many examples, each a sample of its own; not text cut evenly."""
-        counted = self.dataset_size is not None or (self.data and self.data.tokens is None)
-        return bool(counted) and not self.software.packs
-
-    @property
     def packed(self) -> float:
         """Share of a sequence that one of the samples packed into it fills; 0 where not known."""
         whole, mean = self.seq_len, self.mean_seq_len

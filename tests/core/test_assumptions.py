@@ -119,6 +119,8 @@ def test_counted_examples_may_be_shorter_than_the_sequence(fitted: Fitted) -> No
     unsaid = told_of(fitted, counted.but(model="llama3.2-3b", seq_len=None))
     assert unsaid["mean_seq_len"].value == "624 tokens an example"  # between 190 and 2048
     assert "seq_len" not in unsaid
+    whole = told_of(fitted, counted.but(framework="nemo"))["mean_seq_len"]  # cuts text evenly
+    assert (whole.value, whole.high) == ("the whole sequence", 1.0)
     for said in ({"mean_seq_len": 187}, {"options": "packing=on"}):
         assert "mean_seq_len" not in told_of(fitted, tuned.but(dataset_size=52_002, **said))
 

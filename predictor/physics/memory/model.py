@@ -91,23 +91,28 @@ EXAMPLES_CUT_AT = 2048
 SURELY_TOO_MUCH = 1.25
 
 
+def counts_examples(job: TrainingJob) -> bool:
+    """Whether a decoder's epoch is so many examples, each a sample of its own."""
+    counted = job.dataset_size is not None or (job.data is not None and job.data.tokens is None)
+    return counted and entry_of(job.model).group == "gpt" and not job.software.packs
+
+
 @lru_cache(maxsize=4096)
 def as_it_runs(job: TrainingJob, most: float = SURELY_TOO_MUCH) -> TrainingJob:
     """A job that cannot run as it is stated, as it can: leaner, sharded, or on a base of 4 bits.
 
     The latter where nothing is said of sharding, and states are most of what is too much, or all
-    of it where these rules say too much; the base of adapters comes first. A share ``most`` of the
-    memory below 1 is what it must fit into, by whatever of these it leaves open.
+    of it where these rules say too much; the base of adapters comes first. A lower share
+    ``most`` of the memory is what it must fit into, by whatever of these it leaves open.
     """
-    if job.seq_len is job.mean_seq_len is None and job.counts_examples:
-        entry = entry_of(job.model)
-        if entry.group == "gpt" and entry.seq_len:
-            return as_it_runs(job.but(seq_len=min(entry.seq_len, EXAMPLES_CUT_AT)), most)
+    usual, unsaid = entry_of(job.model).seq_len, job.seq_len is job.mean_seq_len is None
+    if usual and unsaid and counts_examples(job) and job.framework == "pytorch":
+        return as_it_runs(job.but(seq_len=min(usual, EXAMPLES_CUT_AT)), most)
     leaner, way = _leaner(job, most), SHARED.get(job.framework)
     if job.sharding is not None or job.data_parallel == 1 or way is None:
         return leaner
     found, have = memory_of(leaner), min(1.0, most) * job.hardware.memory_bytes
-    states = 0.0 if most < 1 else have / 2 if job.framework in TRAINERS else have
+    states = 0.0 if most < SURELY_TOO_MUCH else have / 2 if job.framework in TRAINERS else have
     if job.framework == "nemo" or (found.total_bytes > have and found.states_bytes > states):
         if way == "fsdp" and job.software.trains_adapters and job.software.base_bits is None:
             return as_it_runs(job.but(options=(*job.options, ("quantized_base", "4bit"))), most)
