@@ -213,7 +213,7 @@ def _packing(job: TrainingJob, counted: bool, times_as_long: Times) -> Iterator[
     short = int(_assumed()["packed_tokens"])
     if not job.software.packs:
         reason, short = "not stated; samples may be shorter", int(_assumed()["example_tokens"])
-    if (job.seq_len or 0) > short:
+    if (job.seq_len or entry_of(job.model).seq_len or 0) > short:
         for times in _times(job.but(mean_seq_len=short), times_as_long):
             yield Assumption("mean_seq_len", "the whole sequence", reason, times, 1.0)
 

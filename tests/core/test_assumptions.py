@@ -121,6 +121,8 @@ def test_counted_examples_may_be_shorter_than_the_sequence(fitted: Fitted) -> No
     assert "seq_len" not in unsaid
     whole = told_of(fitted, counted.but(framework="nemo"))["mean_seq_len"]  # cuts text evenly
     assert (whole.value, whole.high) == ("the whole sequence", 1.0)
+    neither = told_of(fitted, counted.but(framework="nemo", model="llama3.2-3b", seq_len=None))
+    assert neither["mean_seq_len"].low < neither["seq_len"].low < 1
     for said in ({"mean_seq_len": 187}, {"options": "packing=on"}):
         assert "mean_seq_len" not in told_of(fitted, tuned.but(dataset_size=52_002, **said))
 
