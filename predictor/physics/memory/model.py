@@ -92,9 +92,9 @@ SURELY_TOO_MUCH = 1.25
 
 
 def counts_examples(job: TrainingJob) -> bool:
-    """Whether a decoder's epoch is so many examples, each a sample of its own."""
+    """Whether a decoder's epoch is so many examples, each a sample of its own or packed."""
     counted = job.dataset_size is not None or (job.data is not None and job.data.tokens is None)
-    return counted and entry_of(job.model).group == "gpt" and not job.software.packs
+    return counted and entry_of(job.model).group == "gpt"
 
 
 @lru_cache(maxsize=4096)
@@ -106,7 +106,7 @@ def as_it_runs(job: TrainingJob, most: float = SURELY_TOO_MUCH) -> TrainingJob:
     ``most`` of the memory is what it must fit into, by whatever of these it leaves open.
     """
     usual, unsaid = entry_of(job.model).seq_len, job.seq_len is job.mean_seq_len is None
-    if usual and unsaid and counts_examples(job) and job.framework == "pytorch":
+    if usual and unsaid and counts_examples(job):
         return as_it_runs(job.but(seq_len=min(usual, EXAMPLES_CUT_AT)), most)
     leaner, way = _leaner(job, most), SHARED.get(job.framework)
     if job.sharding is not None or job.data_parallel == 1 or way is None:
