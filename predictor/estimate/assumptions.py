@@ -16,12 +16,13 @@ from ..errors import GraphError, JobError
 from ..graphs.catalog import ModelEntry, entry_of, overrides
 from ..graphs.operator import Kind
 from ..job.fabrics import node_of
+from ..job.frameworks import PYTORCH
 from ..job.precision import Precision, default_precision, runs_natively
 from ..job.training_job import TrainingJob
-from ..physics.job_graph import job_graph, takes_channels_last
-from ..physics.memory import as_it_runs, counts_examples
+from ..physics.job_graph import counts_examples, cuts_examples, job_graph, takes_channels_last
+from ..physics.memory import as_it_fits, as_it_runs
 from ..physics.parallel.stages import CORES, virtual_stages
-from ..physics.step import EAGER, input_s
+from ..physics.step import input_s
 from .fits import MARGIN
 
 Times = Callable[[TrainingJob], float]
@@ -93,13 +94,12 @@ class Assumption:
 def as_priced(job: TrainingJob) -> TrainingJob:
     """A job as it runs, on examples that are as long as is likely.
 
-    Those of a decoder that are counted lie between a short instruction with its answer and the
-    sequence that they may fill: its geometric mean. Others than PyTorch fill a stated one.
+    Those of a decoder that are cut lie between a short instruction with its answer and the
+    sequence that they may fill: its geometric mean.
     """
     runs, least = as_it_runs(job), int(_assumed()["example_tokens"])
     whole, known = runs.seq_len or 0, job.mean_seq_len or job.software.unpadded
-    known = known or (job.seq_len and job.framework != EAGER)
-    if known or whole <= least or not counts_examples(job):
+    if known or whole <= least or not cuts_examples(job):
         return runs
     return runs.but(mean_seq_len=round(math.sqrt(least * whole)))
 
@@ -261,12 +261,12 @@ def _recomputation(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
     """Recipes of PyTorch compute activations of large decoders and of what makes images again."""
     least = {"gpt": float(_assumed()["recomputed_parameters"]), "generative": 0.0}
     large = (entry.parameters or 0) >= least.get(entry.group, math.inf)
-    leaner = as_it_runs(job, 1 - MARGIN)
+    leaner = as_it_fits(job, 1 - MARGIN)
     tight = leaner.software.recompute != job.software.recompute
     setting = job.software.setting("recompute")
     if setting is not None and not setting.stated:
         yield Assumption("act_ckpt", "on", f"not stated; {setting.reason}", 2 / 3, 1.0)
-    elif (tight or (large and job.framework == EAGER)) and setting is None:
+    elif (tight or (large and job.framework == PYTORCH)) and setting is None:
         reason = "not stated; many recipes compute them again, to save memory"
         times = 3 / 2 if job.software.trains_adapters else 4 / 3
         yield Assumption("act_ckpt", "off", MAY_BE_TOO_SMALL if tight else reason, 1.0, times)
@@ -347,7 +347,7 @@ def _sharding(
         for instead in _times(job.but(sharding="fsdp"), times_as_long):
             why = f"{TOO_SMALL}; it could be fsdp"
             yield Assumption("quantized_base", "4bit", why, min(1.0, instead), max(1.0, instead))
-    if runs.sharding is None and (way := as_it_runs(job, 1 - MARGIN).sharding):
+    if runs.sharding is None and (way := as_it_fits(job, 1 - MARGIN).sharding):
         ways, reason = (way,), MAY_BE_TOO_SMALL
     elif runs.sharding is None and runs.data_parallel > 1 and entry.group == "gpt":
         ways, reason = ("fsdp",), "not stated; it could be fsdp"

@@ -12,7 +12,7 @@ from ..errors import JobError
 from ..graphs.catalog import entry_of
 from ..job.phases import of_any_length, parts_of
 from ..job.training_job import TrainingJob
-from ..physics.memory import Memory, as_it_runs, memory_of
+from ..physics.memory import Memory, as_it_fits, as_it_runs, memory_of
 
 # Share of the memory left free by default: what the model does not know (fragmentation of the
 # allocator, convolution workspace, uneven batches) and what a GPU reports below its nominal size.
@@ -89,7 +89,7 @@ def fits(job: TrainingJob, margin: float = MARGIN, *, have_bytes: float | None =
     memory, whole = memory_of(as_it_runs(job)), job.hardware.memory_bytes
     have = (whole if have_bytes is None else have_bytes) - memory.framework_bytes
     limit = have * (1 - margin)
-    leaner = as_it_runs(job, (limit + memory.framework_bytes) / whole)
+    leaner = as_it_fits(job, (limit + memory.framework_bytes) / whole)
     ok = min(memory.allocated_bytes, memory_of(leaner).allocated_bytes) <= limit
     return Fit(job, ok, memory.allocated_bytes, have, memory, margin)
 

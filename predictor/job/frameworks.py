@@ -21,6 +21,7 @@ FIRST_CAPTURED, CAPTURED_SINCE = 1.0, 2021.25  # round 1.0, of NVIDIA's images 2
 _WORD = re.compile(r"(?<![\w.+])[a-z][a-z0-9_.-]*")  # none of a version: 1.12.0a0+8a1a93a
 _VERSION = r"({})[ =/v-]{{0,2}}(\d+)\.(\d+)"
 _FILE = "frameworks.yaml"
+PYTORCH = "pytorch"  # what is taken where none is named
 
 
 @cache
@@ -120,10 +121,10 @@ def _name(text: str, model: str) -> str:
             return "mxnet"
         if model.startswith("gpt3") or named == ["nemo"]:
             return "nemo"
-        return "tensorflow2" if named and named[0].startswith("tensorflow") else "pytorch"
+        return "tensorflow2" if named and named[0].startswith("tensorflow") else PYTORCH
     if "mxnet" in named and "simpledet" in text:
         return "mxnet"
-    return named[0] if named else "pytorch"
+    return named[0] if named else PYTORCH
 
 
 def _released(text: str) -> float | None:

@@ -13,7 +13,7 @@ from profiles.gpus import Gpu, find_gpu, variants
 from ..errors import JobError
 from .datasets import DataSet, dataset_named
 from .fabrics import fabric_of
-from .frameworks import framework_of
+from .frameworks import PYTORCH, framework_of
 from .phases import Phase, parts_of, phases_of
 from .precision import Dtype, Precision, parse_precision
 from .software import (
@@ -70,7 +70,7 @@ class TrainingJob:
     epochs: float | None = None
     dataset_size: int | None = None
     dataset: str | None = None
-    framework: str = "pytorch"
+    framework: str = PYTORCH
     framework_date: float | None = None
     trainer: str = ""
     optimizer: str | None = None

@@ -9,8 +9,9 @@ from math import ceil, prod
 
 from profiles.gpus import CPU, Gpu, find_gpu
 
-from ..graphs.catalog import ModelEntry, find_entry, graph_of, overrides
+from ..graphs.catalog import ModelEntry, entry_of, find_entry, graph_of, overrides
 from ..graphs.operator import FORWARD, READ_BACK, WIDE, Direction, Graph, Kind, Operator, Workload
+from ..job.frameworks import PYTORCH
 from ..job.precision import Dtype, Precision
 from ..job.training_job import TrainingJob
 from .autocast import TypedOperator, autocast, runnable
@@ -73,6 +74,17 @@ def storage_of(job: TrainingJob) -> Storage:
     if job.software.half_weights or job.shards in LOW_NETWORK:
         return Storage(low, saved, low, low, low, master=FULL, upcast_gradient=FULL)
     return Storage(low, saved, FULL, FULL, FULL, autocast=True)
+
+
+def counts_examples(job: TrainingJob) -> bool:
+    """Whether a decoder's epoch is so many examples, each a sample of its own or packed."""
+    counted = job.dataset_size is not None or (job.data is not None and job.data.tokens is None)
+    return counted and entry_of(job.model).group == "gpt"
+
+
+def cuts_examples(job: TrainingJob) -> bool:
+    """Whether those may be shorter than the sequence; other frameworks fill a stated one."""
+    return counts_examples(job) and (job.framework == PYTORCH or job.seq_len is None)
 
 
 # Share of a 512-token BERT batch that is not padding: about half (Krell et al., arXiv 2107.02027).

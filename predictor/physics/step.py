@@ -14,6 +14,7 @@ from profiles.storage import shipped_yaml
 
 from ..graphs.catalog import ModelEntry, entry_of
 from ..graphs.operator import FORWARD, UPDATE, WIDE, Graph, Kind, is_forward
+from ..job.frameworks import PYTORCH
 from ..job.training_job import TrainingJob
 from .autocast import TypedOperator
 from .collectives import CollectiveTimes
@@ -56,7 +57,6 @@ OVERLAP_NORM = 3.0
 # their number, up to so many and where no CUDA graph launches it; 0.03 fits pairs of runs better,
 # tuned records worse (docs/explanation/unseen-models.md).
 SLOWEST_SHARE, MOST_WAITED_FOR = 0.02, 8
-EAGER = "pytorch"  # what a framework without rates of its own is taken for
 INPUT = ("workers", "data_backend", "dali")  # options that say who reads the samples
 # Networks that are trained on photographs, and the least side at which those are decoded for them.
 CLASSIFIED, LEAST_SIDE = ("cnn", "efficientnet", "vision-transformer"), 96
@@ -215,7 +215,7 @@ def host_rates(job: TrainingJob) -> HostRates:
 def _rates(framework: str, compiled: bool, captured: bool, turns: int, host: float) -> HostRates:
     table = shipped_yaml("host.yaml")
     known = {key: {k: v * host for k, v in r.items()} for key, r in table["frameworks"].items()}
-    rates = known.get(framework, known[EAGER])
+    rates = known.get(framework, known[PYTORCH])
     share = table["compiled_share"] if compiled else 1.0
     if captured:
         rates, share = dict.fromkeys(rates, table["cuda_graph_us"]), 1.0
@@ -246,7 +246,7 @@ def input_s(job: TrainingJob, workers: int | None = None) -> float:
     software, entry = job.software, entry_of(job.model)
     size = job.image_size or entry.image_size or (0,)
     side, labelled = min(size), entry.group in LABELLED and len(size) == 2
-    decodes = software.decodes_in_workers and job.framework == EAGER
+    decodes = software.decodes_in_workers and job.framework == PYTORCH
     workers = workers or software.loader_workers
     if not (decodes and workers and (labelled or entry.group in CLASSIFIED)):
         return 0.0

@@ -13,7 +13,7 @@ from ..estimate.core import Predictor
 from ..estimate.fits import MARGIN, fits
 from ..estimate.prediction import Prediction, summed
 from ..job.training_job import TrainingJob
-from ..physics.memory import as_it_runs
+from ..physics.memory import as_it_fits
 from ..units import duration, gibibytes, short
 from .cost import Cost, Terms, cost_of
 
@@ -147,7 +147,7 @@ def fitting_job(job: TrainingJob) -> TrainingJob | None:
 
     Micro-steps that would be assumed are stated: whoever follows a plan has to ask for them.
     """
-    job = job.but(grad_accum=as_it_runs(job, 1 - MARGIN).grad_accum)
+    job = job.but(grad_accum=as_it_fits(job, 1 - MARGIN).grad_accum)
     if fits(job).ok:
         return job
     if job.global_batch_size is None:

@@ -12,9 +12,10 @@ from functools import lru_cache
 
 from ...graphs.catalog import ModelEntry, entry_of, overrides
 from ...graphs.operator import Graph
+from ...job.frameworks import PYTORCH
 from ...job.software import OptimizerRule
 from ...job.training_job import TrainingJob
-from ..job_graph import LOW_WEIGHTS, Storage, layer_count, storage_of, workload
+from ..job_graph import LOW_WEIGHTS, Storage, cuts_examples, layer_count, storage_of, workload
 from ..optimizer import rule_of
 from ..parallel.placement import expert_share, place
 from ..parallel.stages import Recompute, layer_shares, recompute_of, virtual_stages
@@ -79,7 +80,7 @@ def memory_of(job: TrainingJob) -> Memory:
 # Trainers that leave it to the job what is computed again, and networks for which one switch of
 # Transformers, diffusers or timm does it. Megatron-LM and NeMo keep less than these rules say:
 # their runs need 1.1 of the memory they had.
-TRAINERS = frozenset({"pytorch", "llm-foundry", "jax"})
+TRAINERS = frozenset({PYTORCH, "llm-foundry", "jax"})
 SWITCHED = frozenset({"gpt", "transformer", "vision-transformer", "generative"})
 # How state is shared where nothing is said of it and no GPU holds it; by NeMo's recipes in any case
 # (distributed_fused_adam, use_distributed_optimizer).
@@ -91,23 +92,29 @@ EXAMPLES_CUT_AT = 2048
 SURELY_TOO_MUCH = 1.25
 
 
-def counts_examples(job: TrainingJob) -> bool:
-    """Whether a decoder's epoch is so many examples, each a sample of its own or packed."""
-    counted = job.dataset_size is not None or (job.data is not None and job.data.tokens is None)
-    return counted and entry_of(job.model).group == "gpt"
+@lru_cache(maxsize=4096)
+def as_it_runs(job: TrainingJob) -> TrainingJob:
+    """A job that surely cannot run as it is stated, as it can: leaner, sharded, or on 4 bits.
+
+    The latter two where nothing is said of sharding, and states are most of what is too much, or
+    all of it where these rules say too much; the base of adapters comes first. Examples are cut.
+    """
+    return _made_lean(job, SURELY_TOO_MUCH)
 
 
 @lru_cache(maxsize=4096)
-def as_it_runs(job: TrainingJob, most: float = SURELY_TOO_MUCH) -> TrainingJob:
-    """A job that cannot run as it is stated, as it can: leaner, sharded, or on a base of 4 bits.
+def as_it_fits(job: TrainingJob, share: float) -> TrainingJob:
+    """The same for a job that must fit a share of the memory, by whatever of these it leaves open.
 
-    The latter where nothing is said of sharding, and states are most of what is too much, or all
-    of it where these rules say too much; the base of adapters comes first. A lower share
-    ``most`` of the memory is what it must fit into, by whatever of these it leaves open.
+    As it is where none of them, or not even all, makes it fit.
     """
+    return _made_lean(job, share)
+
+
+def _made_lean(job: TrainingJob, most: float) -> TrainingJob:
     usual, unsaid = entry_of(job.model).seq_len, job.seq_len is job.mean_seq_len is None
-    if usual and unsaid and counts_examples(job):
-        return as_it_runs(job.but(seq_len=min(usual, EXAMPLES_CUT_AT)), most)
+    if usual and unsaid and cuts_examples(job):
+        return _made_lean(job.but(seq_len=min(usual, EXAMPLES_CUT_AT)), most)
     leaner, way = _leaner(job, most), SHARED.get(job.framework)
     if job.sharding is not None or job.data_parallel == 1 or way is None:
         return leaner
@@ -115,7 +122,7 @@ def as_it_runs(job: TrainingJob, most: float = SURELY_TOO_MUCH) -> TrainingJob:
     states = 0.0 if most < SURELY_TOO_MUCH else have / 2 if job.framework in TRAINERS else have
     if job.framework == "nemo" or (found.total_bytes > have and found.states_bytes > states):
         if way == "fsdp" and job.software.trains_adapters and job.software.base_bits is None:
-            return as_it_runs(job.but(options=(*job.options, ("quantized_base", "4bit"))), most)
+            return _made_lean(job.but(options=(*job.options, ("quantized_base", "4bit"))), most)
         return _leaner(job.but(sharding=way), most)
     return leaner
 
@@ -348,5 +355,5 @@ def _buckets(job: TrainingJob, level: int, dense: float, storage: Storage) -> fl
     if job.data_parallel == 1 or job.framework in LOW_WEIGHTS or level == 3:
         return 0.0
     if level == 0:
-        return dense * storage.gradient if job.framework == "pytorch" else 0.0
+        return dense * storage.gradient if job.framework == PYTORCH else 0.0
     return 2 * min(dense, DEEPSPEED_BUCKET) * storage.gradient

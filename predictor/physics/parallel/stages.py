@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...graphs.operator import Direction, Graph, Kind, Operator, is_forward
+from ...job.frameworks import PYTORCH
 from ...job.training_job import TrainingJob
 from ..autocast import MATRIX, TypedOperator, weights_of
 from ..operator_time.work import CLASSES, DIRECTION_CODE, KINDS, Floats, Work
@@ -146,7 +147,7 @@ def recompute_of(job: TrainingJob) -> Recompute:
     software = job.software
     asked = Recompute(software.recompute)
     core = CORE in (software.recompute_modules or CORE)
-    if asked is Recompute.ATTENTION and job.framework == "pytorch" and software.fused_attention:
+    if asked is Recompute.ATTENTION and job.framework == PYTORCH and software.fused_attention:
         return Recompute.OPERATORS
     return Recompute.NOTHING if asked is Recompute.ATTENTION and not core else asked
 
