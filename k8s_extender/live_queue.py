@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from kubernetes import client as api
 
 from predictor.site.capacity.live import NOTHING, Live, LiveJob, Waits, pools_of_nodes
-from predictor.site.similar.request import JobRequest, stated_fields
+from predictor.site.similar.request import JobRequest
 
 from .cli import IN_CLUSTER, KUBECONFIG, api_client
 from .config import Config
@@ -17,6 +17,7 @@ from .decide import selects
 from .history.runs import SCHEDULER, RunObjects, cluster_of, job_id, listed_runs
 from .history.seen import SeenObject, gpu_name
 from .nodes import GpuNode, listed_nodes
+from .rank import request_of
 from .watching import PAGE
 
 NOWHERE = "it asks for nodes of which none takes pods"
@@ -48,6 +49,20 @@ def read(client: api.ApiClient, config: Config, *, page: int = PAGE) -> Live:
     )
 
 
+def asked_by(seen: Sequence[SeenObject], gpus: int, types: set[str | None]) -> JobRequest:
+    """The request of a job, its Jobs before its pods, with GPUs of the type if it is but one."""
+    head = seen[0]
+    return request_of(
+        head.namespace,
+        head.job,
+        max((one.asked for one in seen), key=len),
+        name=head.name,
+        gpus=gpus,
+        gpu_type=(types.pop() if len(types) == 1 else None) or "",
+        limit_s=min((one.limit_s for one in seen if one.limit_s is not None), default=None),
+    )
+
+
 def _parts(group: RunObjects, usable: Sequence[GpuNode]) -> Iterator[LiveJob]:
     """A job that waits, or what of it has GPUs, and what still waits for them."""
     jobs = [job for job in group.jobs if job.state is None]
@@ -73,26 +88,16 @@ def _job(
         named = {gpu_name(node.type_for(one.job.resource)) for node in fits} - {None}
         types.add(named.pop() if len(named) == 1 else None)
         nowhere = nowhere or not fits
-    limit_s = min((one.limit_s for one in seen if one.limit_s is not None), default=None)
+    request = asked_by(seen, gpus, types)
     return LiveJob(
         job_id=job_id(head),
-        request=JobRequest(
-            user=head.namespace,
-            account=head.namespace,
-            name=head.name,
-            partition=head.queue,
-            gpus=gpus,
-            gpu_type=(types.pop() if len(types) == 1 else None) or "",
-            limit_s=limit_s,
-            script=head.job.script,
-            **stated_fields(max((one.asked for one in seen), key=len)),
-        ),
+        request=request,
         submit_s=min(one.submit_s for one in seen),
         start_s=min((pod.start_s for pod in started if pod.start_s is not None), default=None),
-        limit_s=limit_s,
+        limit_s=request.limit_s,
         nodes=len({pod.node for pod in started}) or 1,
         # The API server writes it on pods alone.
         priority=max(one.priority_value for one in seen),
-        held=bool(jobs) and all(one.suspended and not one.queue for one in jobs),
+        held=bool(jobs) and all(one.suspended and not one.job.queue for one in jobs),
         waits=Waits(never=NOWHERE) if nowhere else NOTHING,
     )

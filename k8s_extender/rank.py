@@ -156,6 +156,15 @@ def _shared(found: TypeEstimate) -> TypeEstimate:
     return replace(found, prediction=replace(whole, step_s=step_s, throughput=throughput))
 
 
+def request_of(namespace: str, job: PodJob, asked: str, **known: Any) -> JobRequest:
+    """A job as similar runs are found by it; ``known`` are further fields of its request.
+
+    Kubernetes knows no users: the namespace stands for the user and for the account.
+    """
+    known |= {"user": namespace, "account": namespace, "partition": job.queue, "script": job.script}
+    return JobRequest(**known, **stated_fields(asked))
+
+
 class SiteEstimates:
     """Estimates by what the site remembers; None for a job of which it knows nothing."""
 
@@ -165,20 +174,14 @@ class SiteEstimates:
         # Pods that are alike ask for the same.
         self.median_s = lru_cache(MAX_ESTIMATES)(self._median_s)
 
-    def of(self, *, namespace: str, asked: str, **known: Any) -> Estimate | None:
-        """The estimate of a job by what is ``known`` of it, as fields of a JobRequest.
-
-        None where neither its like has run nor physics speaks. Kubernetes knows no users: the
-        namespace stands for the user and for the account.
-        """
-        who: dict[str, Any] = {"user": namespace, "account": namespace}
-        job = JobRequest(**who, **known, **stated_fields(asked))
+    def of(self, job: JobRequest) -> Estimate | None:
+        """The estimate of a job; None where neither its like has run nor physics speaks."""
         found = estimate_job(job, self._memory, self._physics if "model=" in job.asked else None)
         like = any(one.similarity in OWN for one in found.similar)
         return found if like or found.physics else None
 
-    def _median_s(self, **known: Any) -> float | None:
-        found = self.of(**known)
+    def _median_s(self, job: JobRequest) -> float | None:
+        found = self.of(job)
         return None if found is None else found.quantile_s(0.5)
 
 

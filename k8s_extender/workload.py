@@ -33,16 +33,18 @@ class PodJob:
     ``gpus_per_pod`` and ``pods`` give the GPUs of the whole job; ``deadline_s`` is the time the
     job may run in seconds, None where it states none, ``wish_s`` what the user's annotation says
     of it, and ``hard`` that a node which is too slow for it is of no use. ``gpu_memory_bytes`` is
-    what the user says each GPU must have, ``script`` the signature of image and command.
-    ``node_selector``, ``node_affinity`` (the required terms
-    of the API, plain JSON) and ``tolerations`` tell which nodes it may land on. ``gpu_fraction``
-    is the part of each GPU that a scheduler of shared GPUs gives it. ``claimed`` GPUs are those of
-    resource claims, whose number a pod does not tell. ``unproven`` is why no deadline rests on it.
+    what the user says each GPU must have, ``script`` the signature of image and command, ``queue``
+    that of Kueue and others which its labels name. ``node_selector``, ``node_affinity`` (the
+    required terms of the API, plain JSON) and ``tolerations`` tell which nodes it may land on.
+    ``gpu_fraction`` is the part of each GPU that a scheduler of shared GPUs gives it. ``claimed``
+    GPUs are those of resource claims, whose number a pod does not tell. ``unproven`` is why no
+    deadline rests on it.
     """
 
     stated: Stated
     gpus_per_pod: int
     script: str = ""
+    queue: str = ""
     pods: int = 1
     deadline_s: float | None = None
     wish_s: float | None = None
@@ -138,7 +140,8 @@ def template_job(
         there = {n[9:]: v for n, v in runtime.items() if n.startswith("env_vars.")}
         ran = pods.StartedCommand((), found.script, {**ran.environment, **there})
     labelled = {**texts(obj, "metadata", "labels"), **labels}
-    own = _stated(obj, labelled, annotations, ran, rules, files)
+    queue = _first(labelled, QUEUES)
+    own = _stated(obj, _first(labelled, OWNERS), queue, annotations, ran, rules, files)
     own = dated(own, (text(c, "image") for c in containers[:1]))
     own = own.over(parse_text(annotations.get(PREDICTED_FOR, ""), SCRIPT))
     stated = _over_variables(own, ran)
@@ -168,6 +171,7 @@ def template_job(
         stated=replace(stated, problems=tuple(dict.fromkeys((*here, *problems)))),
         gpus_per_pod=asked.gpus,
         script=script,
+        queue=queue,
         pods=all_pods,
         deadline_s=min((float(s) for s in deadlines if s and 0 < s <= MOST), default=None),
         wish_s=wish_s,
@@ -203,16 +207,17 @@ def _over_variables(stated: Stated, ran: pods.StartedCommand) -> Stated:
 
 def _stated(
     obj: Mapping[str, Any],
-    labels: Mapping[str, str],
+    owner: str,
+    queue: str,
     annotations: Mapping[str, str],
     ran: pods.StartedCommand,
     rules: Rules | None,
     files: Files | None,
 ) -> Stated:
     context = RuleContext(
-        name=_first(labels, OWNERS) or text(obj, "metadata", "name"),
+        name=owner or text(obj, "metadata", "name"),
         account=text(obj, "metadata", "namespace"),
-        partition=_first(labels, QUEUES),
+        partition=queue,
         command=" ".join(ran.words).lstrip(f"{UNKNOWN} "),
         script=ran.script,
     )

@@ -100,7 +100,7 @@ class JobPredictions:
 
     ``fits`` say whether their memory suffices, ``labels`` are the GPUs as the cluster calls them.
     ``reason`` is a word for the log, ``advice`` a clause for the user; both are empty where there
-    are predictions. ``contradiction`` is what the script puts in doubt, in a few words.
+    are predictions. ``doubt`` is a clause that says why no limit may rest on them.
     """
 
     predictions: tuple[Prediction, ...] = ()
@@ -108,7 +108,7 @@ class JobPredictions:
     labels: tuple[str, ...] = ()
     reason: str = ""
     advice: str = ""
-    contradiction: str = ""
+    doubt: str = ""
 
 
 def estimate(
@@ -143,7 +143,7 @@ def estimate(
         predictions=tuple(predictions),
         fits=tuple(fitting),
         labels=tuple(dict.fromkeys(c.label for c in found)),
-        contradiction="gpus" if over else stated.doubtful,
+        doubt="the script puts the gpus in doubt" if over else stated.doubtful,
     )
 
 

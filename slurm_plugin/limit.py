@@ -135,20 +135,16 @@ def choose(
     found = time_limit(predictions, rule)
     thin = too_thin(predictions, policy.quantile, policy.evidence)
     if request.time_limit is not None:
-        clause, own_s = "", request.time_limit * MINUTE_S
-        if policy.warn_explicit and own_s < found.median_s and not estimate.contradiction:
-            short = "may be too short" if thin else "is probably too short"
-            needs = f" for {duration(found.median_s)} of steps" + (f": {thin}" if thin else "")
-            clause = f"your limit of {slurm_time(int(request.time_limit))} {short}{needs}"
+        own_s = request.time_limit * MINUTE_S
         long_s = LONG_FACTOR * (found.slowest.total_quantile_s(LONG_QUANTILE) or math.inf)
         is_long = policy.warn_explicit and max(long_s, found.limit_s) < min(own_s, UNLIMITED_S)
-        sure = not (estimate.contradiction or thin)  # who follows the advice has it as limit
+        sure = not (estimate.doubt or thin)  # who follows the advice has it as limit
         enough_min = minutes(found.limit_s) if is_long and sure else None
-        return LimitChoice(reason="explicit", clause=clause, found=found, enough_min=enough_min)
+        return LimitChoice(reason="explicit", found=found, enough_min=enough_min)
     if policy.mode == "off":
         return LimitChoice(reason="limits-off", found=found)
-    if estimate.contradiction:
-        clause = f"the script puts the {estimate.contradiction} in doubt: no limit is set"
+    if estimate.doubt:
+        clause = f"{estimate.doubt}: no limit is set"
         return LimitChoice(reason="contradiction", clause=clause, found=found)
     if thin is not None:
         return LimitChoice(reason="thin-evidence", clause=f"{thin}: no limit is set", found=found)
@@ -264,9 +260,18 @@ def estimate_words(found: Estimate) -> str:
         words = "of yours, none like it" if of_user else first.similarity.words
         basis.append(f"by {count(first.seen)} run{'' if first.seen == 1 else 's'} {words}")
     times = f"{duration(found.expected_s)} expected (95 %: {duration(found.quantile_s(0.95))})"
-    if found.limit_s and found.expected_s >= found.limit_s:
+    if found.reaches_limit:
         times = "expected to reach its limit"
     return f"{' and '.join(basis)}: {times}" if basis else ""
+
+
+def too_short(policy: SlurmLimits, found: Estimate, estimate: JobPredictions) -> str:
+    """What is said of a user's limit that a predicted job will reach; empty where it will not."""
+    if not (policy.warn_explicit and found.reaches_limit) or estimate.doubt:
+        return ""
+    thin = too_thin(estimate.predictions, policy.quantile, policy.evidence)
+    short = f"may be too short: {thin}" if thin else "is probably too short"
+    return f"your limit of {slurm_time(minutes(found.limit_s or 0.0))} {short}"
 
 
 def enough_min(policy: SlurmLimits, found: Estimate) -> int | None:

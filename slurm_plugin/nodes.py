@@ -187,8 +187,6 @@ class Gres:
 def gpu_request(request: HookRequest) -> GpuRequest | None:
     """The GPUs a job asks for; None where there are none, or a text Slurm would refuse."""
     entries = _asked(request)
-    if entries is None:
-        return None
     every = [gres for found in entries.values() for gres in found]
     if any(gres.name in SHARED for gres in every):
         return GpuRequest(gpus=0, nodes=_nodes(request), gpus_per_node=None, shared=True)
@@ -208,11 +206,9 @@ def with_type(request: HookRequest, gpu_type: str) -> str | None:
     and without a type, so only a single untyped ``--gres`` or ``--gpus-per-node`` is rewritten.
     """
     entries = _asked(request)
-    if entries is None:
-        return None
     every = [gres for found in entries.values() for gres in found]
     gpus = [gres for gres in every if gres.name == "gpu"]
-    here = [gres for gres in entries["tres_per_node"] if gres.name == "gpu"]
+    here = [gres for gres in entries.get("tres_per_node", ()) if gres.name == "gpu"]
     if len(gpus) != 1 or gpus != here or gpus[0].type is not None:
         return None
     if any(gres.name in SHARED for gres in every) or not _TYPE.fullmatch(gpu_type):
@@ -257,15 +253,15 @@ def _gpus(entries: Sequence[Gres]) -> int:
     return sum(gres.count for gres in entries if gres.name == "gpu")
 
 
-def _asked(request: HookRequest) -> dict[str, tuple[Gres, ...]] | None:
-    """What each TRES text asks for, without entries of 0; None where GPUs are malformed."""
+def _asked(request: HookRequest) -> dict[str, tuple[Gres, ...]]:
+    """What each TRES text asks for, without entries of 0; empty where GPUs are malformed."""
     try:
         return {
             field: tuple(gres for gres in map(_gres, _split(getattr(request, field))) if gres.count)
             for field in FIELDS
         }
     except ValueError:
-        return None
+        return {}
 
 
 def _split(text: str | None) -> list[str]:

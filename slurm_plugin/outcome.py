@@ -15,7 +15,16 @@ from predictor.units import about, gibibytes
 
 from .config import SlurmPolicy
 from .estimate import JobPredictions
-from .limit import MIB, MINUTE_S, LimitChoice, SoftTime, estimate_words, no_runs, slurm_time
+from .limit import (
+    MIB,
+    MINUTE_S,
+    LimitChoice,
+    SoftTime,
+    estimate_words,
+    no_runs,
+    slurm_time,
+    too_short,
+)
 from .mark import JobMark
 from .order import OrderField, told_order
 from .placement import Elsewhere, Placed
@@ -133,6 +142,8 @@ class JobDecision:
             said = no_runs(learns=learns, script=self.job.script)
         clauses = [", ".join(part for part in (self._headline(), said) if part)]
         clauses += [self.estimate.advice, too_large(self.estimate.fits), self.choice.clause]
+        if self.choice.found is not None:
+            clauses.append(too_short(self.policy.limits, self.similar, self.estimate))
         if self.enough_min is not None and not self.choice.clause:
             sooner = f"{about(self.sooner_s)} " if self.sooner_s >= MINUTE_S else ""
             text = slurm_time(self.enough_min)

@@ -22,7 +22,7 @@ from ..config import PREFIX
 from ..decide import Decider
 from ..plain import JsonPath, items, mapping, owner_of, text
 from ..pods import KINDS, WORKLOAD
-from ..rank import lacking
+from ..rank import lacking, request_of
 from ..workload import PodJob, template_job
 from . import limits, review
 from .review import AdmissionRequest, Patch
@@ -201,14 +201,16 @@ def _expected_s(request: AdmissionRequest, job: PodJob, known: Decider) -> float
     steps = known.steps(job, known.candidates(job).types)
     best = steps[0][0].gpu if steps else None
     name, metadata = review.subject_of(request).name, mapping(request.object, "metadata")
-    return known.site.median_s(
-        namespace=text(metadata, "namespace"),
-        asked=stated_text(job.stated),
+    request_of_job = request_of(
+        text(metadata, "namespace"),
+        job,
+        stated_text(job.stated),
         name="" if job.script else name or text(metadata, "generateName").rstrip("-"),
         gpus=job.gpus,
         gpu_type="" if best is None else best.name,
-        script=job.script,
+        limit_s=job.deadline_s,
     )
+    return known.site.median_s(request_of_job)
 
 
 # Soft placement: preferred node affinity by predicted speed, written once on a new pod. A preferred

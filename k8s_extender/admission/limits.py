@@ -91,7 +91,7 @@ def forecast(
     # One GPU type without a time, or with too wide a one, is enough.
     unknown = next((e.reason for e in pool if e.prediction is None), "")
     thin = too_thin(predictions, deadline.quantile, config.evidence)
-    doubt = f"the command puts the {d} in doubt" if (d := job.stated.doubtful) else ""
+    doubt = job.stated.doubtful
     if job.unproven and not job.annotated:
         doubt = job.unproven
     if all(prediction.steps is not None for prediction in predictions):

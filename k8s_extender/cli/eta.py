@@ -59,24 +59,19 @@ def eta(namespace: str, *, logs: bool, kubeconfig: str, form: str) -> None:
 
 def _eta(group: RunObjects, site: SiteEstimates, client: Any | None) -> dict[str, Any]:
     """A job's seconds left: None where nothing is known, ``source`` says what they rest on."""
+    from ..live_queue import asked_by
+
     head, pods = group.head, [pod for pod in group.pods if pod.state is None]
     starts = [pod.start_s for pod in pods if pod.start_s is not None]
     running_s = max(0.0, time.time() - min(starts)) if starts else None
     gpus = max(head.gpus, sum(pod.gpus for pod in pods))
-    types = {pod.gpu_type for pod in pods if pod.gpu_type} or {head.wanted_gpu or ""}
+    types = {pod.gpu_type for pod in pods} - {None} or {head.wanted_gpu}
     told: dict[str, Any] = {"namespace": head.namespace, "name": head.name, "gpus": gpus}
     told |= {"running_s": running_s, "left_s": None, "low_s": None, "high_s": None, "source": ""}
     printed = (_printed_s(client, pod) for pod in pods if client is not None and starts)
     if (left_s := next((s for s in printed if s is not None), None)) is not None:
         return told | {"left_s": left_s, "source": "by its own progress"}
-    found = site.of(
-        namespace=head.namespace,
-        asked=head.asked,
-        name=head.name,
-        gpus=gpus,
-        gpu_type=types.pop() if len(types) == 1 else "",
-        script=head.job.script,
-    )
+    found = site.of(asked_by((*group.jobs, *pods), gpus, types))
     if found is None:
         return told
     left_s, low_s, high_s = (found.left_s(level, running_s or 0.0) for level in (0.5, LOW, HIGH))

@@ -140,7 +140,7 @@ def _last_run(
             name=head.name,
             user=head.namespace,
             account=head.namespace,
-            partition=head.queue,
+            partition=head.job.queue,
             qos=head.priority,
             submit_s=submit_s,
             start_s=start_s,

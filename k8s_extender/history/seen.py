@@ -23,7 +23,7 @@ from ..admission.limits import BASIS, DURATION, FILLED, P95, STEP
 from ..nodes import GPU, GpuNode, GpuType
 from ..plain import PodName, count, items, mapping, owner_of, pod_name, seconds_of, text, texts
 from ..pods import KINDS
-from ..workload import QUEUES, PodJob
+from ..workload import PodJob
 
 ENDED = ("Succeeded", "Failed")  # phases
 # status.reason of a pod, or the reason of its condition DisruptionTarget
@@ -53,7 +53,6 @@ class SeenObject:
     group: str
     name: str
     namespace: str
-    queue: str
     priority: str
     priority_value: int
     suspended: bool
@@ -136,7 +135,6 @@ def _seen(
         # A name that the next job of its kind has, too.
         name=jobset or owner.name or generated or text(obj, "metadata", "name"),
         namespace=who.namespace,
-        queue=next((labels[name] for name in QUEUES if labels.get(name)), ""),
         priority=text(template, "spec", "priorityClassName"),
         priority_value=count(template, "spec", "priority") or 0,
         suspended=mapping(obj, "spec").get("suspend") is True,

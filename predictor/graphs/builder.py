@@ -15,10 +15,11 @@ from ..errors import GraphError
 from .operator import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT, Kind
 from .recorder import ELEMENTWISE, Feature, MemoryLayers, axes
 
-__all__ = ["Feature", "GraphBuilder", "Options"]
+__all__ = ["BIASED", "Feature", "GraphBuilder", "Options"]
 
 Dims = tuple[int, ...]
 Options = dict[str, Any]  # keywords that several layers of a network share
+BIASED: Options = {"norm": "none", "bias": True}  # of ``conv_norm``: a convolution and a function
 CONV, GEMM, BATCHED_GEMM = Kind.CONV, Kind.GEMM, Kind.BATCHED_GEMM
 
 

@@ -109,10 +109,10 @@ class Stated:
 
     @property
     def doubtful(self) -> str:
-        """What keeps a kill limit from resting on this, in a few words; empty for nothing."""
+        """What keeps a kill limit from resting on this, as a clause; empty for nothing."""
         if disputed := self.contradictions:
-            return disputed[0].field
-        return f"time of {self.unclear[0]}" if self.unclear else ""
+            return f"the script puts the {disputed[0].field} in doubt"
+        return f"what {self.unclear[0]} does to its time is not known" if self.unclear else ""
 
     def settled(self, alternatives: Collection[tuple[str, str]] = ALTERNATIVES) -> set[str]:
         """The fields that are stated, those of the length by phases too, and their alternatives."""

@@ -88,7 +88,7 @@ def test_a_pod_that_names_no_network_is_estimated_by_its_image_and_command(
 ) -> None:
     heard: list[Any] = []
     of = known.site.of  # type: ignore[union-attr]
-    monkeypatch.setattr(known.site, "of", lambda **asked: heard.append(of(**asked)) or heard[-1])
+    monkeypatch.setattr(known.site, "of", lambda asked: heard.append(of(asked)) or heard[-1])
     found = applied(Admission(lambda: known), new_pod(), verb="place")
     (estimate,) = heard
     seconds = seconds_of(found.annotations[EXPECTED])
@@ -112,6 +112,13 @@ def test_of_what_never_ran_here_nothing_is_said(known: Decider, fitted: Fitted) 
     assert EXPECTED not in applied(Admission(lambda: known), raw, verb="place").annotations
     nowhere = knowledge(fitted, BOTH)
     assert applied(Admission(lambda: nowhere), new_pod(), verb="place").operations == []
+
+
+def test_nothing_is_expected_beyond_the_deadline_of_a_pod(known: Decider) -> None:
+    raw = new_pod()
+    raw["request"]["object"]["spec"]["activeDeadlineSeconds"] = 600
+    found = applied(Admission(lambda: known), raw, verb="place")
+    assert (seconds_of(found.annotations[EXPECTED]) or 0.0) < 60 * MINUTES / 2
 
 
 def test_tags_and_numbers_make_no_other_job() -> None:
@@ -175,6 +182,10 @@ def test_eta_tells_of_a_job_that_waits_how_long_it_takes(site: tuple[StandIn, li
     told = CliRunner().invoke(main, words).output
     assert re.search(r"/fold-new  1 GPU, waits, takes .+ once it runs \(", told)
     assert "left" not in told
+    waiting["spec"]["activeDeadlineSeconds"] = 600
+    cluster.put(with_command(waiting, 3), PODS)
+    (found,) = json.loads(CliRunner().invoke(main, [*words, "--format", "json"]).output)
+    assert found["left_s"] < 60 * MINUTES / 2  # the deadline counts
 
 
 def test_eta_reads_logs_only_where_it_is_told_to(

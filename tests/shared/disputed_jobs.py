@@ -281,12 +281,16 @@ def _unclear() -> Iterator[DisputedJob]:
         "--mode full",
         "+trainer.limit=9",
     ):
-        yield DisputedJob(f"{several} {added}", f"time of {added.split()[0].partition('=')[0]}")
-    yield DisputedJob(f"{several} --opt lbfgs", "time of its optimizer")
-    yield DisputedJob(f"ncu -o report {several}", "time of ncu")
-    yield DisputedJob(f"python -m cProfile {TRAIN.partition(' ')[2]}", "time of cProfile")
-    yield DisputedJob(f"{several}\npython evaluate.py --all", "time of evaluate.py")
-    yield DisputedJob(f"python prepare_data.py\n{several}", "time of prepare_data.py")
+        yield DisputedJob(
+            f"{several} {added}", f"what {added.split()[0].partition('=')[0]} does to its time"
+        )
+    yield DisputedJob(f"{several} --opt lbfgs", "what its optimizer does to")
+    yield DisputedJob(f"ncu -o report {several}", "what ncu does to its time")
+    yield DisputedJob(
+        f"python -m cProfile {TRAIN.partition(' ')[2]}", "what cProfile does to its time"
+    )
+    yield DisputedJob(f"{several}\npython evaluate.py --all", "what evaluate.py does to its time")
+    yield DisputedJob(f"python prepare_data.py\n{several}", "what prepare_data.py does to its time")
     for before, told in (
         ("sleep 6h", "sleep"),
         ("until test -f done; do sleep 5; done", "sleep"),
@@ -311,14 +315,14 @@ def _unclear() -> Iterator[DisputedJob]:
         ("export CUDA_LAUNCH_BLOCKING=1", "CUDA_LAUNCH_BLOCKING"),
         ("env NCCL_P2P_DISABLE=1 \\", "NCCL_P2P_DISABLE"),
     ):
-        yield DisputedJob(f"{before}\n{several}", f"time of {told}")
-    yield DisputedJob(f"{several}\njulia analyse.jl", "time of julia")
+        yield DisputedJob(f"{before}\n{several}", f"what {told} does to its time")
+    yield DisputedJob(f"{several}\njulia analyse.jl", "what julia does to its time")
     asked = "#SBATCH --gres=gpu:4"
     copied = f"srun -n 4 python {TRAIN.partition(' ')[2]}"
     yield DisputedJob(copied, "that they train together is assumed", directives=asked)
     yield DisputedJob(copied.replace("srun -n 4", "mpirun -np 4"), "mpirun may start copies")
     yield DisputedJob(f"{copied} --distributed=False", "srun may start copies", directives=asked)
-    yield DisputedJob(f"f() {{ tar xf x; }}\nf\n{several}", "time of tar")
+    yield DisputedJob(f"f() {{ tar xf x; }}\nf\n{several}", "what tar does to its time")
     yield DisputedJob(f"{several} --n-gpu 8", "#SBATCH asks for", directives=asked)
     hidden = f"CUDA_VISIBLE_DEVICES= {several}"
     yield DisputedJob(hidden, "CUDA_VISIBLE_DEVICES names 0", directives=asked)

@@ -73,15 +73,14 @@ def test_an_explicit_limit_stays_as_it_is(decider: Decide) -> None:
 def test_an_explicit_limit_far_off_is_remarked_on(decider: Decide) -> None:
     low = decider().decide(submit(time_limit=30.0)).message
     assert low is not None
-    assert "expected to reach its limit; your limit of 0:30:00 is probably too short for " in low
+    assert "expected to reach its limit; your limit of 0:30:00 is probably too short" in low
     high = decider().decide(submit(time_limit=20000.0)).message
     assert high is not None
     assert "may start earlier" in high
     strict = decider(limits={"evidence": {"max_interval_ratio": 1.01}})
     thin = strict.decide(submit(time_limit=30.0)).message
     assert thin is not None
-    assert "your limit of 0:30:00 may be too short for " in thin
-    assert " of steps: the 95% quantile is" in thin
+    assert "your limit of 0:30:00 may be too short: the 95% quantile is" in thin
     quiet = decider(limits={"warn_explicit": False}).decide(submit(time_limit=30.0)).message
     assert quiet is not None
     assert "your limit" not in quiet

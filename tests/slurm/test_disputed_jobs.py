@@ -136,4 +136,4 @@ def test_what_is_not_known_is_told_on_one_short_line(decider: Any) -> None:
     assert len(stated.unclear) < 20
     assert all(word.isprintable() and len(word) <= 43 for word in stated.unclear)
     message = decider().decide(submit(comment=None, script=script)).message
-    assert "the time of --evil?precision-time: limit" in message
+    assert "what --evil?precision-time: limit" in message

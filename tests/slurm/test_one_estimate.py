@@ -29,7 +29,7 @@ from slurm_plugin.decide import SlurmDecider
 from slurm_plugin.errors import SourceError
 from slurm_plugin.live_queue import etas
 from slurm_plugin.mark import parse_mark
-from slurm_plugin.protocol import HookAnswer
+from slurm_plugin.protocol import HookAnswer, HookRequest
 
 SCRIPT = """#!/bin/bash
 #SBATCH --job-name=fold
@@ -97,6 +97,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def fold(folder: Path, script: str | None, **more: Any) -> HookRequest:
+    """The submit of the script."""
+    return submit(
+        user="ada",
+        account=None,
+        name="fold",
+        script=script,
+        work_dir=str(folder),
+        tres_per_node="gres:gpu:a100:2",
+        time_limit=1200.0,
+        **more,
+    )
+
+
 def test_estimate_queue_eta_and_daemon_say_the_same_of_a_job_without_a_network(
     folder: Path, fitted: Fitted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,16 +126,7 @@ def test_estimate_queue_eta_and_daemon_say_the_same_of_a_job_without_a_network(
     assert told["evidence"][0].startswith("12 runs of the same user and script")
 
     memory = read_state().memory
-    request = submit(
-        user="ada",
-        account=None,
-        name="fold",
-        comment="",
-        script=SCRIPT,
-        work_dir=str(folder),
-        tres_per_node="gres:gpu:a100:2",
-        time_limit=1200.0,
-    )
+    request = fold(folder, SCRIPT, comment="")
     answer = SlurmDecider(fitted.predictor, SlurmPolicy(), cluster(), memory=memory).decide(request)
     mark = parse_mark(answer.admin_comment)
     assert mark is not None
@@ -178,15 +183,7 @@ def test_message_mark_and_eta_tell_one_number_of_a_job_that_names_its_network(
     basis: str,
 ) -> None:
     memory = read_state().memory if script else SiteMemory()
-    request = submit(
-        user="ada",
-        account=None,
-        name="fold",
-        script=script,
-        work_dir=str(folder),
-        tres_per_node="gres:gpu:a100:2",
-        time_limit=1200.0,
-    )
+    request = fold(folder, script)
     answer = SlurmDecider(fitted.predictor, SlurmPolicy(), cluster(), memory=memory).decide(request)
     mark = parse_mark(answer.admin_comment)
     assert mark is not None

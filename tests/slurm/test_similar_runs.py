@@ -135,6 +135,16 @@ def test_a_prediction_and_a_limit_of_the_users_own_come_first(decide: Any) -> No
     )
 
 
+def test_a_limit_is_too_short_by_the_estimate_not_by_physics_alone(decide: Any) -> None:
+    enough = decide(submit(name="sim-99", time_limit=130.0)).message
+    assert "1 h 57 min expected" in enough
+    assert "too short" not in enough
+    assert (
+        "your limit of 1:40:00 is probably too short"
+        in decide(submit(name="sim-99", time_limit=100.0)).message
+    )
+
+
 def test_jobs_of_other_names_are_not_answered_alike(fitted: Fitted, memory: SiteMemory) -> None:
     view, policy = cluster(), policy_of({"limits": {"history_mode": "fill"}})
     decider = SlurmDecider(fitted.predictor, policy, view, memory=memory)

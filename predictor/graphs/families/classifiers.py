@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from ..builder import Feature, GraphBuilder, Options
+from ..builder import BIASED, Feature, GraphBuilder, Options
 from . import takes
 
 VGG16 = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
@@ -38,8 +38,7 @@ def plain_stages(
         if outputs:
             x = b.pool(x, 2, ceil=ceil)
         for layer in range(layers):
-            x = b.conv(x, channels, 3, bias=True, data_gradient=bool(outputs or layer))
-            b.activation(x)
+            x = b.conv_norm(x, channels, 3, data_gradient=bool(outputs or layer), **BIASED)
         outputs.append(x)
     return outputs
 
@@ -49,10 +48,8 @@ def squeeze_excite(b: GraphBuilder, x: Feature, squeezed: int) -> None:
 
     The gradient of the gate is a product and a sum.
     """
-    narrow = b.conv(b.global_pool(x), squeezed, 1, bias=True)
-    b.activation(narrow)
-    wide = b.conv(narrow, x.channels, 1, bias=True)
-    b.activation(wide, "sigmoid")
+    narrow = b.conv_norm(b.global_pool(x), squeezed, 1, **BIASED)
+    b.conv_norm(narrow, x.channels, 1, act="sigmoid", **BIASED)
     b.elementwise(x, backward_reads=4, backward_writes=2, backward_kernels=3, function="mul")
 
 
@@ -224,10 +221,9 @@ def alexnet(
     x = image_input(b)
     for layer, width in enumerate(widths):
         if layer:
-            x = b.conv(x, width, 5 if layer == 1 else 3, bias=True)
+            x = b.conv_norm(x, width, 5 if layer == 1 else 3, **BIASED)
         else:
-            x = b.conv(x, width, 11, stride=4, padding=2, bias=True, data_gradient=False)
-        b.activation(x)
+            x = b.conv_norm(x, width, 11, stride=4, padding=2, data_gradient=False, **BIASED)
         if response_norm and layer < 2:
             b.elementwise(x, backward_reads=3)
         if layer in (0, 1, len(widths) - 1):

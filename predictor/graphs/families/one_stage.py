@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..builder import Feature, GraphBuilder, Options
+from ..builder import BIASED, Feature, GraphBuilder, Options
 from .classifiers import VGG16, Trunk, image_input, plain_stages, stages
 from .inverted import InvertedStyle, StageRow, inverted_stages, scaled_stages
 from .rcnn import OBJECTS, pyramid
@@ -34,8 +34,8 @@ def retinanet(
     net = Trunk.of_detector(**trunk)
     features = stages(b, image_input(b), net)[1:]
     levels = pyramid(b, features, finest_frozen=net.frozen_stages > 2)
-    p6 = b.conv(levels[-1] if extra_from_pyramid else features[-1], 256, 3, stride=2, bias=True)
-    b.activation(p6)
+    coarsest = levels[-1] if extra_from_pyramid else features[-1]
+    p6 = b.conv_norm(coarsest, 256, 3, stride=2, **BIASED)
     levels += [p6, b.conv(p6, 256, 3, stride=2, bias=True)]
     layer: Options = {"norm": head_norm, "bias": head_norm == "none"}
     for values in (classes, 4):
@@ -83,13 +83,12 @@ def ssd(
         conv4 = plain_stages(b, x, VGG16[:4], ceil=True)[-1]
         b.parameters(conv4.channels)
         b.elementwise(conv4, reads=3, writes=2, kernels=5)
-        plain: Options = {"norm": "none", "bias": True}
         x = b.pool(conv4, 2, ceil=True)
         for _ in range(VGG16[4][1]):
-            x = b.conv_norm(x, VGG16[4][0], 3, **plain)
+            x = b.conv_norm(x, VGG16[4][0], 3, **BIASED)
         x = b.pool(x, 3, stride=1, padding=1)
-        x = b.conv_norm(x, 1024, 3, dilation=6, padding=6, **plain)
-        maps = [conv4, b.conv_norm(x, 1024, 1, **plain)]
+        x = b.conv_norm(x, 1024, 3, dilation=6, padding=6, **BIASED)
+        maps = [conv4, b.conv_norm(x, 1024, 1, **BIASED)]
     else:
         maps = stages(b, x, Trunk(blocks=blocks, bottleneck=bottleneck), (1, 2, 1))[-1:]
     layer: Options = {"norm": "batch" if extra_norm else "none", "bias": not extra_norm}

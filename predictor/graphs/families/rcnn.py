@@ -13,12 +13,11 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ..builder import Feature, GraphBuilder, Options
+from ..builder import BIASED, Feature, GraphBuilder, Options
 from ..operator import READ_BACK
 from .classifiers import Trunk, image_input, stage, stages
 
 ROIS = 512  # regions sampled per image
-BIASED: Options = {"norm": "none", "bias": True}  # a convolution alone
 OBJECTS = 8  # COCO images hold 7.3 objects on average (Lin et al. arXiv 1405.0312)
 
 
@@ -161,7 +160,7 @@ def proposal_network(
     """RPN head shared by ``levels``, its losses, and NMS to ``proposals`` boxes per image."""
     for position, x in enumerate(levels):
         shared = position > 0
-        hidden = b.conv_norm(x, x.channels, 3, norm="none", bias=True, shared=shared)
+        hidden = b.conv_norm(x, x.channels, 3, shared=shared, **BIASED)
         for outputs in (anchors, 4 * anchors):
             b.concat(b.conv(hidden, outputs, 1, bias=True, shared=shared))
     total = anchors * sum(x.positions for x in levels)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..builder import Feature, GraphBuilder, Options
+from ..builder import BIASED, Feature, GraphBuilder, Options
 from .classifiers import VGG19, image_input, plain_stages
 
 
@@ -37,8 +37,7 @@ def unet(
 
     def double(x: Feature, width: int, out: int, *, first: bool = False) -> Feature:
         for channels in (width, out):
-            x = b.conv(x, channels, 3, padding=padding, bias=True, data_gradient=not first)
-            b.activation(x)
+            x = b.conv_norm(x, channels, 3, padding=padding, data_gradient=not first, **BIASED)
             first = False
         return x
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import ceil, prod
 from typing import Any
 
-from ..builder import Feature, GraphBuilder, Options
+from ..builder import BIASED, Feature, GraphBuilder
 from ..operator import Kind
 
 MELS = 80
@@ -56,7 +56,7 @@ def fastpitch(
             b.add(x)
             b.layer_norm(rows, hidden)
             b.move(2 * rows * hidden)  # to channels first and back
-            b.conv(b.conv_norm(x, ffn, 3, norm="none", bias=True), hidden, 3, bias=True)
+            b.conv(b.conv_norm(x, ffn, 3, **BIASED), hidden, 3, bias=True)
             b.dropout(x)
             b.add(x)
             b.layer_norm(rows, hidden)
@@ -66,11 +66,10 @@ def fastpitch(
         """Squared distances of all frames to all symbols; CTC is run for each utterance alone."""
         pairs, width, each = b.batch_size * frames * text, 80, b.batch_size
         b.embedding(each * text, hidden, SYMBOLS, shared=True)
-        layer: Options = {"norm": "none", "bias": True}
-        keys = b.conv_norm(Feature(hidden, (text,)), 2 * hidden, 3, **layer)
+        keys = b.conv_norm(Feature(hidden, (text,)), 2 * hidden, 3, **BIASED)
         b.conv(keys, width, 1, bias=True)
-        queries = b.conv_norm(Feature(MELS, (frames,)), 2 * MELS, 3, data_gradient=False, **layer)
-        queries = b.conv_norm(queries, MELS, 1, **layer)
+        queries = b.conv_norm(Feature(MELS, (frames,)), 2 * MELS, 3, data_gradient=False, **BIASED)
+        queries = b.conv_norm(queries, MELS, 1, **BIASED)
         b.conv(queries, width, 1, bias=True)
         b.parameters(width + 1, 2)  # a projection that the loss never reaches
         b.chain(pairs * width, (0.1, 1, 1), (2, 0.1, 1))  # difference
@@ -91,7 +90,7 @@ def fastpitch(
     with b.repeat(predictors):  # convolutions with ReLU, norm and dropout, one value a symbol
         y, filters, rows = x, 256, b.batch_size * text
         for _ in range(2):
-            y = b.conv_norm(y, filters, 3, norm="none", bias=True)
+            y = b.conv_norm(y, filters, 3, **BIASED)
             b.move(2 * rows * filters)
             b.layer_norm(rows, filters)
             b.dropout(y)

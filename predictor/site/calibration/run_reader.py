@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from math import exp, log, sqrt
+from math import exp, log
 
 import numpy as np
 
@@ -228,17 +228,6 @@ def _job(asked: str, gpu: str, gpus: int, per_node: int, source: str) -> Trainin
         return asked_job.but(gpu=gpu, gpus=gpus, gpus_per_node=per_node, source=source)
     except JobError as error:
         return f"{error.field} missing or invalid"
-
-
-Z = 1.96  # of a 95 % interval
-
-
-def wilson(hits: int, runs: int) -> tuple[float, float]:
-    """The 95 % interval of the share (Wilson, J. Am. Stat. Assoc. 22 (1927) 209); ``runs`` > 0."""
-    share, z2 = hits / runs, Z * Z / runs
-    middle = share + z2 / 2
-    half = sqrt(z2 * (share * (1 - share) + z2 / 4))
-    return max(0.0, (middle - half) / (1 + z2)), min(1.0, (middle + half) / (1 + z2))
 
 
 MAD_TO_DEVIATION = 1.4826  # of a normal distribution

@@ -155,16 +155,15 @@ class History:
 
     def status(self) -> Status:
         """What it holds and how it is kept."""
-        figures = (
-            func.count(),
-            func.count(RUNS.c.predicted_median_s),
-            func.count(RUNS.c.reported_step_s),
-            func.min(RUNS.c.end_s),
-            func.max(RUNS.c.end_s),
-        )
+        figures = {
+            "runs": func.count(),
+            "predicted": func.count(RUNS.c.predicted_median_s),
+            "reported": func.count(RUNS.c.reported_step_s),
+            "first_end_s": func.min(RUNS.c.end_s),
+            "last_end_s": func.max(RUNS.c.end_s),
+        }
         with reading(self._engine) as connection:
-            found = connection.execute(select(*figures)).one()
-            runs, predicted, reported, first_end_s, last_end_s = found
+            found = connection.execute(select(*figures.values())).one()
             if connection.dialect.name == POSTGRES:
                 size = connection.execute(_POSTGRES_BYTES).scalar_one()
             else:
@@ -175,11 +174,7 @@ class History:
                 schema=version_of(connection),
                 names=_told(_stored_mark(connection)),
                 keep_days=self.settings.keep_days,
-                runs=runs,
-                predicted=predicted,
-                reported=reported,
-                first_end_s=first_end_s,
-                last_end_s=last_end_s,
+                **dict(zip(figures, found, strict=True)),
                 bytes=int(size),
                 cursors={row.name: row.at_s for row in cursors},
             )

@@ -136,6 +136,11 @@ class Estimate:
         """The expected run time: half of such jobs run longer."""
         return self.quantile_s(0.5)
 
+    @property
+    def reaches_limit(self) -> bool:
+        """Whether half of such jobs are cut off by the limit that the user asked for."""
+        return bool(self.limit_s) and self.expected_s >= (self.limit_s or 0.0)
+
     def quantile_s(self, level: float) -> float:
         """Seconds that a share ``level`` of such jobs run at most."""
         return self.times.quantile_s(float(np.interp(level, _ALL, (0.0, *self.read_at, 1.0))))

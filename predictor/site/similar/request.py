@@ -99,21 +99,13 @@ class JobRequest:
     @classmethod
     def of(cls, run: Run) -> JobRequest:
         """What a run of the history had asked for; a limit that was not its user's is unknown."""
-        job, asked = run.ended, run.asked
+        job = run.ended
         return cls(
-            user=job.user,
-            account=job.account,
-            name=job.name,
-            partition=job.partition,
-            gpus=job.gpus,
+            **{name: getattr(job, name) for name in _OF_RUN},
             gpu_type=job.gpu_type or "",
-            cpus=job.cpus,
-            memory_bytes=job.memory_bytes,
             limit_s=job.limit_s if run.limit_by in (None, LimitBy.USER) else None,
-            script=job.script,
             command="" if job.script else command_signature(job.submit_line, job.directory),
-            directory=job.directory,
-            **stated_fields(asked),
+            **stated_fields(run.asked),
         )
 
     def without_names(self) -> JobRequest:
@@ -181,6 +173,13 @@ class JobRequest:
             yield Similarity.NAMED, digest("m", self.name, str(self.gpus))
         yield Similarity.PARTITION, digest("p", request)
         yield Similarity.SITE, ""
+
+
+# What a request has as accounting has it.
+_OF_RUN = (
+    *("user", "account", "name", "partition", "directory"),
+    *("gpus", "cpus", "memory_bytes", "script"),
+)
 
 
 def stated_fields(asked: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ..report_data import CapacityReport, DemandForecast, Dimension, Share
 from .files import csv_text
-from .tables import Column, ColumnKind, ReportTable, Value, sections
+from .tables import Column, ReportTable, Value, sections
 from .words import (
     amount,
     day,
@@ -92,7 +92,7 @@ def cell_css(column: Column, value: Value) -> str:
     """The classes of a cell."""
     if column.is_span and value is not None:
         return f"{column_css(column)} span"
-    brief = column.kind is ColumnKind.NAME and len(column.text(value)) <= _BRIEF
+    brief = column.kind == "name" and len(column.text(value)) <= _BRIEF
     return f"{column_css(column)} brief" if brief else column_css(column)
 
 
@@ -100,7 +100,7 @@ def column_css(column: Column) -> str:
     """The classes of a column."""
     if column.is_moment:
         return "number moment"
-    return "number" if column.numeric else column.kind.value
+    return "number" if column.numeric else column.kind
 
 
 class Tick(NamedTuple):

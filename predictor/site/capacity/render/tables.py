@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -30,64 +29,48 @@ _COMPUTED: Mapping[str, Callable[[Any], Value]] = {
 _described = partial(shipped_yaml, "tables.yaml", __file__)
 
 
-class ColumnKind(StrEnum):
-    """What a column holds, which says how it is written and sorted."""
-
-    NAME = "name"
-    TEXT = "text"
-    CODE = "code"
-    COUNT = "count"
-    AMOUNT = "amount"
-    SHARE = "share"
-    DURATION = "duration"
-    MOMENT = "moment"
-    DAY = "day"
-    SPAN = "span"
-    DURATION_SPAN = "duration-span"
-
-
-_FORMS: Mapping[ColumnKind, Callable[[Any], str]] = {
-    ColumnKind.NAME: shown,
-    ColumnKind.TEXT: lambda value: shown(value, 300),
-    ColumnKind.CODE: lambda value: shown(value, 600),
-    ColumnKind.COUNT: lambda value: f"{value:,}",
-    ColumnKind.AMOUNT: amount,
-    ColumnKind.SHARE: percent,
-    ColumnKind.DURATION: rough,
-    ColumnKind.MOMENT: moment,
-    ColumnKind.DAY: day,
-    ColumnKind.SPAN: span,
-    ColumnKind.DURATION_SPAN: duration_span,
+# What a column may hold, and how that is written.
+_FORMS: Mapping[str, Callable[[Any], str]] = {
+    "name": shown,
+    "text": lambda value: shown(value, 300),
+    "code": lambda value: shown(value, 600),
+    "count": lambda value: f"{value:,}",
+    "amount": amount,
+    "share": percent,
+    "duration": rough,
+    "moment": moment,
+    "day": day,
+    "span": span,
+    "duration-span": duration_span,
 }
-_WORDS = (ColumnKind.NAME, ColumnKind.TEXT, ColumnKind.CODE)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """``name`` heads it in CSV, unit included; ``label`` heads it for people.
+    """``name`` heads it in CSV, unit included; ``label`` heads it for people; ``kind`` is a form.
 
     What is ``detail`` is shown on demand, behind the other columns.
     """
 
     name: str
     label: str
-    kind: ColumnKind = ColumnKind.AMOUNT
+    kind: str = "amount"
     detail: bool = False
 
     @property
     def numeric(self) -> bool:
         """Whether it is sorted by size and set to the right."""
-        return self.kind not in _WORDS
+        return self.kind not in ("name", "text", "code")
 
     @property
     def is_span(self) -> bool:
         """Whether its values are ranges."""
-        return self.kind in (ColumnKind.SPAN, ColumnKind.DURATION_SPAN)
+        return self.kind in ("span", "duration-span")
 
     @property
     def is_moment(self) -> bool:
         """Whether its values are Unix seconds."""
-        return self.kind in (ColumnKind.MOMENT, ColumnKind.DAY)
+        return self.kind in ("moment", "day")
 
     def text(self, value: Value) -> str:
         """The value for people."""
@@ -200,7 +183,7 @@ def table_of(
         Column(
             column["name"].format(**words),
             column["label"].format(**words),
-            ColumnKind(column.get("kind", ColumnKind.AMOUNT)),
+            column.get("kind", "amount"),
             detail=column.get("detail", False),
         )
         for column in kept
