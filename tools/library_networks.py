@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -139,6 +140,7 @@ _WHISPER = {
     "whisper-large-v2": (1280, 32, 32, 20, 80, 51865),
     "whisper-large-v3": (1280, 32, 32, 20, 128, 51866),
     "whisper-large-v3-turbo": (1280, 32, 4, 20, 128, 51866),
+    "distil-large-v3": (1280, 32, 2, 20, 128, 51866),
 }
 # ESM-2: layers, width, heads.
 _ESM = {
@@ -178,6 +180,47 @@ _SAM = {
     "sam-vit-base": (768, 12, 12, (2, 5, 8, 11)),
     "sam-vit-large": (1024, 24, 16, (5, 11, 17, 23)),
     "sam-vit-huge": (1280, 32, 16, (7, 15, 23, 31)),
+}
+# SigLIP: (width, width of the MLP, layers, heads) of both towers, patch, side, words.
+_SIGLIP = {
+    "siglip-base-patch16-224": ((768, 3072, 12, 12), 16, 224, 32000),
+    "siglip-large-patch16-256": ((1024, 4096, 24, 16), 16, 256, 32000),
+    "siglip-so400m-patch14-384": ((1152, 4304, 27, 16), 14, 384, 32000),
+    "siglip2-base-patch16-224": ((768, 3072, 12, 12), 16, 224, 256000),
+    "siglip2-so400m-patch14-384": ((1152, 4304, 27, 16), 14, 384, 256000),
+}
+# DINOv2 that classifies: width, layers, heads.
+_DINOV2 = {
+    "dinov2-small": (384, 12, 6),
+    "dinov2-base": (768, 12, 12),
+    "dinov2-large": (1024, 24, 16),
+    "dinov2-giant": (1536, 40, 24),
+}
+# Depth Anything on DINOv2: (width, layers, heads), widths of what is put together, of what is fused.
+_DEPTH_ANYTHING = {
+    "depth-anything-small": ((384, 12, 6), (48, 96, 192, 384), 64),
+    "depth-anything-base": ((768, 12, 12), (96, 192, 384, 768), 128),
+    "depth-anything-large": ((1024, 24, 16), (256, 512, 1024, 1024), 256),
+}
+# VideoMAE that classifies 16 pictures: width, layers, heads.
+_VIDEOMAE = {
+    "videomae-base": (768, 12, 12),
+    "videomae-large": (1024, 24, 16),
+    "videomae-huge": (1280, 32, 16),
+}
+# WavLM with CTC: width, layers, heads, norms of the large one.
+_WAVLM = {"wavlm-base": (768, 12, 12, False), "wavlm-large": (1024, 24, 16, True)}
+# ALBERT: width, layers, heads, width of the MLP.
+_ALBERT = {
+    "albert-base-v2": (768, 12, 12, 3072),
+    "albert-large-v2": (1024, 24, 16, 4096),
+    "albert-xlarge-v2": (2048, 24, 16, 8192),
+    "albert-xxlarge-v2": (4096, 12, 64, 16384),
+}
+# Nucleotide Transformer: layers, width.
+_NUCLEOTIDE = {
+    "nucleotide-transformer-500m": (24, 1280),
+    "nucleotide-transformer-2.5b": (32, 2560),
 }
 _PARAKEET = {"parakeet-ctc-0.6b": 24, "parakeet-ctc-1.1b": 42}  # layers
 # ModernBERT: width, width of the GeGLU, layers, heads.
@@ -234,6 +277,175 @@ class _Contrast(torch.nn.Module):
         images = towers.get_image_features(pixel_values=inputs["pixel_values"])
         texts = towers.get_text_features(input_ids=inputs["input_ids"])
         return [getattr(one, "pooler_output", one) for one in (images, texts)]
+
+
+def _siglip(library: Any, model: str) -> Network:
+    (width, wide, layers, heads), patch, side, words = _SIGLIP[model]
+    tower = {
+        "hidden_size": width,
+        "intermediate_size": wide,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+    }
+
+    def make(side: int) -> torch.nn.Module:
+        config = library.SiglipConfig(
+            text_config={**tower, "vocab_size": words, "projection_size": width},
+            vision_config={**tower, "patch_size": patch, "image_size": side},
+        )
+        return _Contrast(library.SiglipModel(config))
+
+    def inputs(batch: int, side: int) -> Mapping[str, torch.Tensor]:
+        return images(batch, side) | tokens(batch, 64)
+
+    return Network(make, inputs, side, sized=True)
+
+
+def _dinov2(library: Any, model: str) -> Network:
+    def make(side: int) -> torch.nn.Module:
+        backbone = _of_dinov2(_DINOV2[model], side)
+        config = library.Dinov2Config(**backbone, num_labels=1000)
+        return _Logits(library.Dinov2ForImageClassification(config))
+
+    return Network(make, images, 224, sized=True)
+
+
+def _of_dinov2(sizes: Sequence[int], side: int) -> dict[str, Any]:
+    width, layers, heads = sizes
+    return {
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "use_swiglu_ffn": width == 1536,
+        "patch_size": 14,
+        "image_size": side,
+    }
+
+
+def _depth_anything(library: Any, model: str) -> Network:
+    sizes, widths, fused = _DEPTH_ANYTHING[model]
+
+    def make(side: int) -> torch.nn.Module:
+        stages = [sizes[1] - 3, sizes[1] - 2, sizes[1] - 1, sizes[1]]
+        backbone = library.Dinov2Config(
+            **_of_dinov2(sizes, side), out_indices=stages, reshape_hidden_states=False
+        )
+        config = library.DepthAnythingConfig(
+            backbone_config=backbone,
+            reassemble_hidden_size=sizes[0],
+            neck_hidden_sizes=list(widths),
+            fusion_hidden_size=fused,
+        )
+        return _Depth(library.DepthAnythingForDepthEstimation(config))
+
+    return Network(make, images, 518, sized=True)
+
+
+def _videomae(library: Any, model: str) -> Network:
+    width, layers, heads = _VIDEOMAE[model]
+
+    def make(side: int) -> torch.nn.Module:
+        config = library.VideoMAEConfig(
+            image_size=side,
+            hidden_size=width,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            intermediate_size=4 * width,
+            num_labels=400,
+        )
+        return _Logits(library.VideoMAEForVideoClassification(config))
+
+    return Network(make, lambda batch, side: _pictures(batch, 16, side), 224, sized=True)
+
+
+def _timesformer(library: Any, _: str) -> Network:
+    def make(side: int) -> torch.nn.Module:
+        config = library.TimesformerConfig(image_size=side, num_labels=400)
+        return _Logits(library.TimesformerForVideoClassification(config))
+
+    return Network(make, lambda batch, side: _pictures(batch, 8, side), 224, sized=True)
+
+
+def _pictures(batch: int, count: int, side: int) -> Mapping[str, torch.Tensor]:
+    """Pictures of a video."""
+    return {"pixel_values": torch.empty(batch, count, 3, side, side)}
+
+
+def _wavlm(library: Any, model: str) -> Network:
+    width, layers, heads, large = _WAVLM[model]
+    config = library.WavLMConfig(
+        vocab_size=32,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=4 * width,
+        feat_extract_norm="layer" if large else "group",
+        do_stable_layer_norm=large,
+        layerdrop=0.0,
+        mask_time_prob=0.0,
+    )
+
+    def inputs(batch: int, length: int) -> Mapping[str, torch.Tensor]:
+        return {"input_values": torch.empty(batch, length)}
+
+    return Network(lambda _: _Logits(library.WavLMForCTC(config)), inputs, 160_000)
+
+
+def _w2v_bert(library: Any, _: str) -> Network:
+    config = library.Wav2Vec2BertConfig(vocab_size=32, layerdrop=0.0, mask_time_prob=0.0)
+
+    def inputs(batch: int, length: int) -> Mapping[str, torch.Tensor]:
+        return {"input_features": torch.empty(batch, length, 160)}
+
+    return Network(lambda _: _Logits(library.Wav2Vec2BertForCTC(config)), inputs, 500)
+
+
+def _spectrogram(library: Any, _: str) -> Network:
+    def make(length: int) -> torch.nn.Module:
+        config = library.ASTConfig(max_length=length, num_labels=527)
+        return _Logits(library.ASTForAudioClassification(config))
+
+    def inputs(batch: int, length: int) -> Mapping[str, torch.Tensor]:
+        return {"input_values": torch.empty(batch, length, 128)}
+
+    return Network(make, inputs, 1024, sized=True)
+
+
+def _albert(library: Any, model: str) -> Network:
+    width, layers, heads, wide = _ALBERT[model]
+    config = library.AlbertConfig(
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=wide,
+    )
+
+    return Network(lambda _: _Logits(library.AlbertForMaskedLM(config)), tokens, 512)
+
+
+def _mpnet(library: Any, _: str) -> Network:
+    config = library.MPNetConfig(vocab_size=30527, max_position_embeddings=514)
+    return Network(lambda _: _Logits(library.MPNetForMaskedLM(config)), tokens, 512)
+
+
+def _nucleotide(library: Any, model: str) -> Network:
+    layers, width = _NUCLEOTIDE[model]
+    config = library.EsmConfig(
+        vocab_size=4105,
+        mask_token_id=2,
+        pad_token_id=1,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=20,
+        intermediate_size=4 * width,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        max_position_embeddings=1002,
+        position_embedding_type="absolute",
+        emb_layer_norm_before=False,
+    )
+
+    return Network(lambda _: _Logits(library.EsmForMaskedLM(config)), tokens, 1000)
 
 
 def _whisper(library: Any, model: str) -> Network:
@@ -417,6 +629,17 @@ def _rtdetr(library: Any, model: str) -> Network:
     return Network(lambda _: _Boxes(library.RTDetrForObjectDetection(config)), images, 640)
 
 
+def _conditional_detr(library: Any, _: str) -> Network:
+    backbone = library.TimmBackboneConfig(
+        backbone="resnet50", use_pretrained_backbone=False, out_indices=[4]
+    )
+    config = library.ConditionalDetrConfig(
+        backbone_config=backbone, num_labels=91, auxiliary_loss=True, use_timm_backbone=False
+    )
+
+    return Network(lambda _: _Boxes(library.ConditionalDetrForObjectDetection(config)), images, 928)
+
+
 def _deformable_detr(library: Any, _: str) -> Network:
     backbone = library.ResNetConfig(out_features=["stage2", "stage3", "stage4"])
     config = library.DeformableDetrConfig(
@@ -442,6 +665,15 @@ def _sam(library: Any, model: str) -> Network:
         return images(batch, side) | points
 
     return Network(lambda _: _Promptable(library.SamModel(config)), inputs, 1024)
+
+
+class _Depth(_Around):
+    """The depth at every pixel."""
+
+    def forward(self, **inputs: torch.Tensor) -> torch.Tensor:
+        """Of which the loss is taken."""
+        found: torch.Tensor = self.inner(**inputs).predicted_depth
+        return found
 
 
 class _Promptable(_Around):
@@ -477,12 +709,90 @@ class _Boxes(_Around):
         return [found.logits, found.pred_boxes]
 
 
+# Stable Diffusion 3: layers, heads, the first layers that attend twice, norms of queries and keys.
+_SD3 = {
+    "stable-diffusion-3-medium": (24, 24, 0, None),
+    "stable-diffusion-3.5-medium": (24, 24, 13, "rms_norm"),
+    "stable-diffusion-3.5-large": (38, 38, 0, "rms_norm"),
+}
+
+
 def _diffusers(model: str, arguments: Mapping[str, Any]) -> Network:
     library = import_module("diffusers")
-    return (_sdxl if model == "stable-diffusion-xl-base-1.0" else _flux)(library)
+    return _OF_DIFFUSERS[model](library, model)
 
 
-def _sdxl(library: Any) -> Network:
+def _sd3(library: Any, model: str) -> Network:
+    layers, heads, twice, norms = _SD3[model]
+
+    def inputs(batch: int, side: int) -> Mapping[str, torch.Tensor]:
+        return {
+            "hidden_states": torch.empty(batch, 16, side // 8, side // 8),
+            "encoder_hidden_states": torch.empty(batch, TEXT + 256, 4096),
+            "pooled_projections": torch.empty(batch, 2048),
+            "timestep": torch.empty(batch),
+        }
+
+    def make(_: int) -> torch.nn.Module:
+        return _Sample(
+            library.SD3Transformer2DModel(
+                num_layers=layers,
+                num_attention_heads=heads,
+                caption_projection_dim=64 * heads,
+                pos_embed_max_size=384 if twice else 192,
+                dual_attention_layers=tuple(range(twice)),
+                qk_norm=norms,
+                in_channels=16,
+                joint_attention_dim=4096,
+                pooled_projection_dim=2048,
+                out_channels=16,
+            )
+        )
+
+    return Network(make, inputs, 1024)
+
+
+def _pixart(library: Any, _: str) -> Network:
+    def inputs(batch: int, side: int) -> Mapping[str, torch.Tensor]:
+        return {
+            "hidden_states": torch.empty(batch, 4, side // 8, side // 8),
+            "encoder_hidden_states": torch.empty(batch, 300, 4096),
+            "timestep": torch.empty(batch),
+        }
+
+    def make(side: int) -> torch.nn.Module:
+        return _Halved(
+            library.PixArtTransformer2DModel(
+                sample_size=side // 8, caption_channels=4096, use_additional_conditions=False
+            )
+        )
+
+    return Network(make, inputs, 1024, sized=True)
+
+
+def _sana(library: Any, _: str) -> Network:
+    def inputs(batch: int, side: int) -> Mapping[str, torch.Tensor]:
+        return {
+            "hidden_states": torch.empty(batch, 32, side // 32, side // 32),
+            "encoder_hidden_states": torch.empty(batch, 300, 2304),
+            "timestep": torch.empty(batch),
+        }
+
+    return Network(lambda _: _Sample(library.SanaTransformer2DModel()), inputs, 1024)
+
+
+def _qwen_image(library: Any, _: str) -> Network:
+    def inputs(batch: int, side: int) -> Mapping[str, torch.Tensor]:
+        return {
+            "hidden_states": torch.empty(batch, (side // 16) ** 2, 64),
+            "encoder_hidden_states": torch.empty(batch, PROMPT, 3584),
+            "timestep": torch.empty(batch),
+        }
+
+    return Network(lambda _: _Square(library.QwenImageTransformer2DModel()), inputs, 1024)
+
+
+def _sdxl(library: Any, _: str) -> Network:
     def make(_: int) -> torch.nn.Module:
         return _Sample(
             library.UNet2DConditionModel(
@@ -512,7 +822,7 @@ def _sdxl(library: Any) -> Network:
     return Network(make, inputs, 1024)
 
 
-def _flux(library: Any) -> Network:
+def _flux(library: Any, _: str) -> Network:
     def inputs(batch: int, side: int) -> Mapping[str, torch.Tensor]:
         patches = (side // 16) ** 2
         return {
@@ -542,8 +852,50 @@ class _Sample(_Around):
         return torch.nn.functional.mse_loss(found, torch.empty_like(found))
 
 
+class _Square(_Around):
+    """A denoiser that is told the sides of the images, which are squares."""
+
+    def forward(self, **inputs: torch.Tensor) -> torch.Tensor:
+        """The mean of squares against the noise, of the same shape as the prediction."""
+        batch, patches, _ = inputs["hidden_states"].shape
+        side = math.isqrt(patches)
+        shapes = [[(1, side, side)]] * batch
+        (found,) = self.inner(**inputs, img_shapes=shapes, return_dict=False)
+        return torch.nn.functional.mse_loss(found, torch.empty_like(found))
+
+
+class _Halved(_Sample):
+    """A denoiser that predicts a variance beside the noise."""
+
+    def forward(self, **inputs: torch.Tensor) -> torch.Tensor:
+        """The mean of squares of the first half of its channels."""
+        (found,) = self.inner(**inputs, return_dict=False)
+        noise = found.chunk(2, dim=1)[0]
+        return torch.nn.functional.mse_loss(noise, torch.empty_like(noise))
+
+
+_OF_DIFFUSERS: Mapping[str, Callable[[Any, str], Network]] = {
+    "FLUX.1-dev": _flux,
+    "PixArt-Sigma-XL-2-1024-MS": _pixart,
+    "Qwen-Image": _qwen_image,
+    "Sana_1600M_1024px": _sana,
+    "stable-diffusion-xl-base-1.0": _sdxl,
+    **dict.fromkeys(_SD3, _sd3),
+}
 _OF_TRANSFORMERS: Mapping[str, Callable[[Any, str], Network]] = {
+    "ast-finetuned-audioset": _spectrogram,
+    "conditional-detr-resnet-50": _conditional_detr,
     "deformable-detr": _deformable_detr,
+    "mpnet-base": _mpnet,
+    "timesformer-base": _timesformer,
+    "w2v-bert-2.0": _w2v_bert,
+    **dict.fromkeys(_ALBERT, _albert),
+    **dict.fromkeys(_DEPTH_ANYTHING, _depth_anything),
+    **dict.fromkeys(_DINOV2, _dinov2),
+    **dict.fromkeys(_NUCLEOTIDE, _nucleotide),
+    **dict.fromkeys(_SIGLIP, _siglip),
+    **dict.fromkeys(_VIDEOMAE, _videomae),
+    **dict.fromkeys(_WAVLM, _wavlm),
     **dict.fromkeys(_CLIP, _clip),
     **dict.fromkeys(_DETR, _detr),
     **dict.fromkeys(_ESM, _esm),
