@@ -396,9 +396,9 @@ def _read_batch(reading: _Reading) -> None:
     steps = _number(draft.texts.get("grad_accum", ("", "1"))[1])
     if (text := special.get("accumulated_batch")) and steps and _number(text) >= steps:
         draft.say("batch_size", str(_number(text) // steps))
-    if "most_tokens" in special and "batch_size" in draft.texts:
+    if special.get("other_batch", "1") != "1" and "batch_size" in draft.texts:
         del draft.texts["batch_size"]
-        draft.ask("a batch ends at its samples or at its tokens", "batch_size")
+        draft.ask("a batch has other samples than are stated", "batch_size")
     batch = draft.texts.get("batch_size", ("", ""))[1]
     shares = any(problem.field in ("gpus", "batch_size") for problem in draft.problems)
     one_gpu = reading.launch.alone and not (reading.launch.several or shares)
@@ -475,8 +475,9 @@ def _read_kind(reading: _Reading) -> None:
     if frozen := names["frozen_bits"].search(model):
         reading.draft.texts["model"] = key, model[: frozen.start()]
         bits = frozen[1] or frozen[2] or "4"
-    if names["views"].search(f"{reading.launch.directory}/{program}".lower()):
-        why = "self-supervised views, passages, controls, adversaries, teachers are not priced"
+    stage = told.get("objective", "")
+    if names["views"].search(f"{reading.launch.directory}/{program}/{stage}".lower()):
+        why = "views, passages, controls, adversaries, teachers, rollouts are not priced"
         reading.draft.dispute(why, "model")
     options = {}
     if adapters:
@@ -491,8 +492,8 @@ def _read_kind(reading: _Reading) -> None:
         told_so.setdefault("lora_targets", reading.family.adapts)
     if "distilled" in told:
         options["objective"] = "distillation"
-    elif stage := names["preference"].search(told.get("objective", program.lower())):
-        if stage[1] and reading.family.name in listed("rewarded") and "objective" not in told:
+    elif pairs := names["preference"].search(stage or program.lower()):
+        if pairs[1] and reading.family.name in listed("rewarded") and "objective" not in told:
             reading.draft.dispute("rewards may be of pairs or of single samples", "options")
         else:
             options["objective"] = "preference"

@@ -301,7 +301,7 @@ def test_every_flag_of_the_table_means_a_key_that_is_read() -> None:
         "quantised",
         "packed",
         "start_epoch",
-        "most_tokens",
+        "other_batch",
         "own_layers",
         "own_hidden",
     }
@@ -666,6 +666,15 @@ def test_a_batch_that_tokens_may_end_is_asked_for() -> None:
     assert [doubt.field for doubt in parse_script(text).doubts] == ["batch_size"]
 
 
+@pytest.mark.parametrize(("copies", "read"), [(1, 8), (4, None)])
+def test_a_batch_that_holds_a_sample_several_times_is_asked_for(
+    copies: int, read: int | None
+) -> None:
+    text = f"python run_class_finetuning.py --batch_size 8 --num_sample {copies} --epochs 3"
+    assert values(text).get("batch_size") == read
+    assert bool(parse_script(text).doubts) == (read is None)
+
+
 def test_what_prepares_weights_is_no_training() -> None:
     assert not values(
         "python scripts/pissa_init.py --model_name_or_path meta-llama/Meta-Llama-3-8B"
@@ -779,6 +788,8 @@ def test_a_batch_of_llama2_accessory_is_of_one_gpu() -> None:
         " --accum_iter 2 --epochs 1 --data_parallel sdp --checkpointing"
     )
     assert (found["batch_size"], found["grad_accum"], found["sharding"]) == (4, 2, "fsdp")
+    assert found["options"] == (("act_ckpt", "on"),)
+    found = values("torchrun train.py --use_activation_checkpointing True --batch_size 4")
     assert found["options"] == (("act_ckpt", "on"),)
 
 

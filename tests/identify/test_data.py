@@ -33,6 +33,7 @@ def steps(stated: Stated) -> int | None:
         ("--data-path /data/imagenet22k", "imagenet-22k"),
         ("--data-path /data/imagenet/train", "imagenet-1k"),
         ("--data $DATA/ILSVRC2012", "imagenet-1k"),
+        ("--data-dir /mnt/ILSVRC/Data/CLS-LOC/train", "imagenet-1k"),
         ("--dataset CIFAR-100", "cifar100"),
         ("--dataset torch/cifar10", "cifar10"),
         ("--dataset_name glue --dataset_config_name mnli", "mnli"),
