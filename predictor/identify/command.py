@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import takewhile
 from pathlib import PurePosixPath
 
@@ -52,6 +53,7 @@ _SIZES = ("layers", "encoder_layers", "decoder_layers", "hidden")  # of a builde
 _TOKENS = 2**16  # a whole batch from here on is counted in tokens
 _STEPS_AT_MOST = 2**13  # so is one that would be that many micro-steps of one GPU, or GPUs
 _WHOLE = "epochs or steps of the whole job"
+_search = lru_cache(maxsize=32)(re.search)  # a launch is read twice, with its files and without
 
 
 @dataclass(slots=True)
@@ -186,7 +188,7 @@ def _with_defaults(reading: _Reading, found: Configured, stated: Stated) -> Stat
 def _fixed(texts: Sequence[str], text: Mapping[str, str]) -> bool:
     """Whether a program's texts do a thing that no flag of it asks for."""
     whole, asked = "\n".join(texts), text.get("asked")
-    return bool(re.search(text["sign"], whole)) and not (asked and re.search(asked, whole))
+    return bool(_search(text["sign"], whole)) and not (asked and _search(asked, whole))
 
 
 def _trainer(reading: _Reading, stated: Stated, usual: str | None) -> str | None:
