@@ -380,8 +380,7 @@ def _read_batch(reading: _Reading) -> None:
         draft.say("global_batch_size", total)
     if micro := special.get("micro_of_total"):
         draft.say("batch_size", micro)
-    told = "grad_accum" in draft.texts or special.get("total_batch")
-    if not told and (micro or "recipe" in special):
+    if not ("grad_accum" in draft.texts or total) and (micro or "recipe" in special):
         draft.ask("how many micro-steps are in a step is not stated", "grad_accum")
     if tokens := special.get("batch_tokens"):
         length = _number(draft.texts.get("seq_len", ("", ""))[1])
@@ -405,10 +404,13 @@ def _read_batch(reading: _Reading) -> None:
     shares = any(problem.field in ("gpus", "batch_size") for problem in draft.problems)
     one_gpu = reading.launch.alone and not (reading.launch.several or shares)
     whole = _number(text := batch or special.get("unclear_batch", ""))
+    stages = _number(draft.texts.get("pipeline_parallel", ("", ""))[1])
+    if staged := reading.family.name == "torchtitan" and stages > 1:  # which cuts its batch
+        special["micro"] = special.get("staged_micro", "1")
     if micro := special.get("micro"):
         draft.say("batch_size", micro)
-        if text and "grad_accum" not in draft.texts:
-            if one_gpu and whole and (part := _number(micro)) and whole % part == 0:
+        if text and not {"grad_accum", "global_batch_size"} & draft.texts.keys():
+            if (one_gpu or staged) and whole and (part := _number(micro)) and whole % part == 0:
                 draft.say("grad_accum", str(whole // part))
             else:
                 draft.ask(f"batches {micro[:20]!r} and {text[:20]!r}", "grad_accum")

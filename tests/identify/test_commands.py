@@ -302,6 +302,7 @@ def test_every_flag_of_the_table_means_a_key_that_is_read() -> None:
         "packed",
         "start_epoch",
         "other_batch",
+        "staged_micro",
         "own_layers",
         "own_hidden",
     }
@@ -666,6 +667,28 @@ def test_a_batch_that_tokens_may_end_is_asked_for() -> None:
     assert [doubt.field for doubt in parse_script(text).doubts] == ["batch_size"]
 
 
+@pytest.mark.parametrize(
+    ("flags_said", "batch", "steps"),
+    [
+        ("--parallelism.pipeline_parallel_degree 4", 1, 32),
+        (
+            "--parallelism.pipeline_parallel_degree 4"
+            " --parallelism.pipeline_parallel_microbatch_size 8",
+            8,
+            4,
+        ),
+        ("--parallelism.pipeline_parallel_microbatch_size 1", 32, None),
+        ("--parallelism.pipeline_parallel_degree 1", 32, None),
+    ],
+)
+def test_a_pipeline_of_torchtitan_cuts_its_batch(
+    flags_said: str, batch: int, steps: int | None
+) -> None:
+    titan = "torchrun --nproc_per_node 8 -m torchtitan.train --training.local_batch_size 32"
+    found = values(f"{titan} --model.name llama3 --model.flavor 8B --training.steps 9 {flags_said}")
+    assert (found["batch_size"], found.get("grad_accum")) == (batch, steps)
+
+
 @pytest.mark.parametrize(("copies", "read"), [(1, 8), (4, None)])
 def test_a_batch_that_holds_a_sample_several_times_is_asked_for(
     copies: int, read: int | None
@@ -834,6 +857,7 @@ def test_a_program_hidden_in_a_variable_has_its_module() -> None:
         ("python", "-bs 128 -mbs 2", 64),
         ("python", "--train_batch_size 128 --micro_batch_size 4", 32),
         ("python", "-bs 128 -mbs 2 --grad_accum 8", 8),
+        ("torchrun --nproc_per_node 4", "-bs 128 -mbs 2 --grad_accum 8", 8),
         ("python", "-bs 128 -mbs 3", None),
         ("torchrun --nproc_per_node 4", "-bs 128 -mbs 2", None),
         ("torchrun --nproc_per_node 4", "--train_batch_size 128 --micro_batch_size 4", None),

@@ -72,6 +72,7 @@ def test_a_data_set_is_known_by_name_part_task_or_directory(words: str, name: st
         "--dataset mnli qqp",
         "--dataset imagenet --fraction 0.1",
         "--dataset imagenet --limit-train-batches 0.1",
+        "--dataset imagenet --max-train-batches 2",
     ],
 )
 def test_data_that_is_not_known_has_no_length_but_a_step(words: str) -> None:
