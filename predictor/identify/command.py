@@ -148,7 +148,7 @@ def _tell_unknown(reading: _Reading, found: Configured, own: Launch) -> None:
     divides = not own.alone and _fixed(found.texts, flags().computes["shares"])
     shares = family.name == "generic" and (own.several or divides)
     for about, text in flags().by_itself.items():
-        seen = found.texts if about == "options" else found.texts[:1]
+        seen = found.texts if about in ("options", "gpus") else found.texts[:1]
         told = own.alone if about == "gpus" else not known or about not in ("options", "model")
         if told and _fixed(seen, text):
             draft.problem(f"{own.program} {text['told']}", about, contradiction=True)

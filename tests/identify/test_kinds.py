@@ -93,7 +93,7 @@ def test_a_task_that_judges_is_no_training(command: str) -> None:
     assert not read(command).values
 
 
-@pytest.mark.parametrize("words", ["NUM_GPUS 8", "--num-gpus 8"])
+@pytest.mark.parametrize("words", ["NUM_GPUS 8", "--num-gpus 8", "--num_devices 8"])
 def test_a_batch_beside_a_number_of_gpus_may_be_of_all(words: str) -> None:
     stated = read(f"python tools/run_net.py --cfg SLOW.yaml TRAIN.BATCH_SIZE 64 {words}")
     assert "batch_size" not in stated.values

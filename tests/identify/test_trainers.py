@@ -276,6 +276,26 @@ def test_what_only_the_program_tells_of_leaves_no_limit(
 SPLIT = "m = nn.DataParallel(m)\n"
 
 
+def test_a_module_that_spreads_a_program_over_gpus_counts_for_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("from utils import train\ntrain()\n")
+    argv = tuple(f"python mine.py {VISION} --amp".split())
+    assert identify(argv=argv, files=user_files(tmp_path)).alone
+    (tmp_path / "utils.py").write_text("hparams.gpus = -1\n")
+    assert not identify(argv=argv, files=user_files(tmp_path)).alone
+
+
+@pytest.mark.parametrize(
+    "divided", ["args.batch_size // args.micro_batch_size // world_size", "batch_size // 2"]
+)
+def test_a_batch_that_a_program_divides_by_its_micro_steps_is_asked_for(
+    tmp_path: Path, divided: str
+) -> None:
+    (tmp_path / "mine.py").write_text(f"steps = max(1, {divided})\n")
+    argv = tuple(f"torchrun --nproc_per_node 4 mine.py {VISION} --amp".split())
+    stated = identify(argv=argv, files=user_files(tmp_path))
+    assert ("batch_size" in stated.values) == ("micro" not in divided)
+
+
 @pytest.mark.parametrize(
     ("text", "of_all"),
     [
