@@ -109,7 +109,8 @@ def _read(found: Configured, own: Launch) -> Stated:
     problems = tuple(p for p in stated.problems if p.field in told)
     if any(p.field == "optimizer" for p in stated.problems):
         reading.unclear["its optimizer"] = None
-    stated = replace(stated, problems=problems, unclear=tuple(reading.unclear))
+    alone = own.alone and not _fixed(found.texts, flags().computes["spreads"])
+    stated = replace(stated, problems=problems, unclear=tuple(reading.unclear), alone=alone)
     stated = completed(stated, found.tables)
     told_some = stated.values or stated.unknown_model
     return _with_defaults(reading, found, stated) if told_some else stated
@@ -242,11 +243,11 @@ def _read_flags(reading: _Reading, own: int) -> None:
             several = key == "dataset" and not more.startswith("-") and "=" not in more
             if key != "dataset_share" or (text or "on").lower() not in OFF | {"1.0", "full", "all"}:
                 reading.special[key] = f"{text},{more}" if several else text or ""
+        elif key == "mixed_precision" and (text or "on").lower() in ON:  # that there is some
+            reading.draft.signal("amp", "on")
         elif key is not None:
             if text is not None:
                 _take(reading, key, name, text, following)
-            elif key == "mixed_precision":  # alone it says that there is some
-                reading.draft.signal("amp", "on")
         elif pair := reading.family.switches.get(flag):
             if (word := switched(value, following)) is not None:
                 _switch(reading, pair, word)

@@ -814,6 +814,7 @@ def test_a_batch_of_llama2_accessory_is_of_one_gpu() -> None:
     assert found["options"] == (("act_ckpt", "on"),)
     found = values("torchrun train.py --use_activation_checkpointing True --batch_size 4")
     assert found["options"] == (("act_ckpt", "on"),)
+    assert values("torchrun train.py --batch_size 4 --update_freq 8")["grad_accum"] == 8
 
 
 def test_a_batch_in_the_section_of_halos_is_of_all_gpus() -> None:
