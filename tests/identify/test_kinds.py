@@ -107,6 +107,7 @@ def test_a_batch_beside_a_number_of_gpus_may_be_of_all(words: str) -> None:
         "medusa/train.py",
         "train_mem.py --vision_tower openai/clip-vit-large-patch14-336",
         "train.py --image_tower openai/clip-vit-large-patch14",
+        "pre_train.py --moco-k 2048",
     ],
 )
 def test_what_is_trained_beside_a_network_is_not_that_network(program: str) -> None:
