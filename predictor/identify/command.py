@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import takewhile
 from pathlib import PurePosixPath
 
@@ -52,6 +53,7 @@ _SIZES = ("layers", "encoder_layers", "decoder_layers", "hidden")  # of a builde
 _TOKENS = 2**16  # a whole batch from here on is counted in tokens
 _STEPS_AT_MOST = 2**13  # so is one that would be that many micro-steps of one GPU, or GPUs
 _WHOLE = "epochs or steps of the whole job"
+_search = lru_cache(maxsize=32)(re.search)  # a launch is read twice, with its files and without
 
 
 @dataclass(slots=True)
@@ -107,7 +109,8 @@ def _read(found: Configured, own: Launch) -> Stated:
     problems = tuple(p for p in stated.problems if p.field in told)
     if any(p.field == "optimizer" for p in stated.problems):
         reading.unclear["its optimizer"] = None
-    stated = replace(stated, problems=problems, unclear=tuple(reading.unclear))
+    alone = own.alone and not _fixed(found.texts, flags().computes["spreads"])
+    stated = replace(stated, problems=problems, unclear=tuple(reading.unclear), alone=alone)
     stated = completed(stated, found.tables)
     told_some = stated.values or stated.unknown_model
     return _with_defaults(reading, found, stated) if told_some else stated
@@ -146,7 +149,7 @@ def _tell_unknown(reading: _Reading, found: Configured, own: Launch) -> None:
     divides = not own.alone and _fixed(found.texts, flags().computes["shares"])
     shares = family.name == "generic" and (own.several or divides)
     for about, text in flags().by_itself.items():
-        seen = found.texts if about == "options" else found.texts[:1]
+        seen = found.texts if about in ("options", "gpus") else found.texts[:1]
         told = own.alone if about == "gpus" else not known or about not in ("options", "model")
         if told and _fixed(seen, text):
             draft.problem(f"{own.program} {text['told']}", about, contradiction=True)
@@ -186,7 +189,7 @@ def _with_defaults(reading: _Reading, found: Configured, stated: Stated) -> Stat
 def _fixed(texts: Sequence[str], text: Mapping[str, str]) -> bool:
     """Whether a program's texts do a thing that no flag of it asks for."""
     whole, asked = "\n".join(texts), text.get("asked")
-    return bool(re.search(text["sign"], whole)) and not (asked and re.search(asked, whole))
+    return bool(_search(text["sign"], whole)) and not (asked and _search(asked, whole))
 
 
 def _trainer(reading: _Reading, stated: Stated, usual: str | None) -> str | None:
@@ -240,11 +243,11 @@ def _read_flags(reading: _Reading, own: int) -> None:
             several = key == "dataset" and not more.startswith("-") and "=" not in more
             if key != "dataset_share" or (text or "on").lower() not in OFF | {"1.0", "full", "all"}:
                 reading.special[key] = f"{text},{more}" if several else text or ""
+        elif key == "mixed_precision" and (text or "on").lower() in ON:  # that there is some
+            reading.draft.signal("amp", "on")
         elif key is not None:
             if text is not None:
                 _take(reading, key, name, text, following)
-            elif key == "mixed_precision":  # alone it says that there is some
-                reading.draft.signal("amp", "on")
         elif pair := reading.family.switches.get(flag):
             if (word := switched(value, following)) is not None:
                 _switch(reading, pair, word)
@@ -378,8 +381,7 @@ def _read_batch(reading: _Reading) -> None:
         draft.say("global_batch_size", total)
     if micro := special.get("micro_of_total"):
         draft.say("batch_size", micro)
-    told = "grad_accum" in draft.texts or special.get("total_batch")
-    if not told and (micro or "recipe" in special):
+    if not ("grad_accum" in draft.texts or total) and (micro or "recipe" in special):
         draft.ask("how many micro-steps are in a step is not stated", "grad_accum")
     if tokens := special.get("batch_tokens"):
         length = _number(draft.texts.get("seq_len", ("", ""))[1])
@@ -396,17 +398,20 @@ def _read_batch(reading: _Reading) -> None:
     steps = _number(draft.texts.get("grad_accum", ("", "1"))[1])
     if (text := special.get("accumulated_batch")) and steps and _number(text) >= steps:
         draft.say("batch_size", str(_number(text) // steps))
-    if "most_tokens" in special and "batch_size" in draft.texts:
+    if special.get("other_batch", "1") != "1" and "batch_size" in draft.texts:
         del draft.texts["batch_size"]
-        draft.ask("a batch ends at its samples or at its tokens", "batch_size")
+        draft.ask("a batch has other samples than are stated", "batch_size")
     batch = draft.texts.get("batch_size", ("", ""))[1]
     shares = any(problem.field in ("gpus", "batch_size") for problem in draft.problems)
     one_gpu = reading.launch.alone and not (reading.launch.several or shares)
     whole = _number(text := batch or special.get("unclear_batch", ""))
+    stages = _number(draft.texts.get("pipeline_parallel", ("", ""))[1])
+    if staged := reading.family.name == "torchtitan" and stages > 1:  # which cuts its batch
+        special["micro"] = special.get("staged_micro", "1")
     if micro := special.get("micro"):
         draft.say("batch_size", micro)
-        if text and "grad_accum" not in draft.texts:
-            if one_gpu and whole and (part := _number(micro)) and whole % part == 0:
+        if text and not {"grad_accum", "global_batch_size"} & draft.texts.keys():
+            if (one_gpu or staged) and whole and (part := _number(micro)) and whole % part == 0:
                 draft.say("grad_accum", str(whole // part))
             else:
                 draft.ask(f"batches {micro[:20]!r} and {text[:20]!r}", "grad_accum")
@@ -475,8 +480,9 @@ def _read_kind(reading: _Reading) -> None:
     if frozen := names["frozen_bits"].search(model):
         reading.draft.texts["model"] = key, model[: frozen.start()]
         bits = frozen[1] or frozen[2] or "4"
-    if names["views"].search(f"{reading.launch.directory}/{program}".lower()):
-        why = "self-supervised views, passages, controls, adversaries, teachers are not priced"
+    stage = told.get("objective", "")
+    if names["views"].search(f"{reading.launch.directory}/{program}/{stage}".lower()):
+        why = "views, passages, controls, adversaries, teachers, rollouts are not priced"
         reading.draft.dispute(why, "model")
     options = {}
     if adapters:
@@ -491,8 +497,8 @@ def _read_kind(reading: _Reading) -> None:
         told_so.setdefault("lora_targets", reading.family.adapts)
     if "distilled" in told:
         options["objective"] = "distillation"
-    elif stage := names["preference"].search(told.get("objective", program.lower())):
-        if stage[1] and reading.family.name in listed("rewarded") and "objective" not in told:
+    elif pairs := names["preference"].search(stage or program.lower()):
+        if pairs[1] and reading.family.name in listed("rewarded") and "objective" not in told:
             reading.draft.dispute("rewards may be of pairs or of single samples", "options")
         else:
             options["objective"] = "preference"

@@ -54,15 +54,12 @@ def configured(launch: Launch, files: Files | None) -> Configured:
         shares = bool(_DEEPSPEED & {*launch.started, *(one.flag for one in named)})
         return Configured(launch, NOTHING, unread, LAUNCHER_FILE in launch.started, shares)
     reading = _Reading(files)
-    read = [(one, None if one.flag in _DEEPSPEED else reading.settings(one.paths)) for one in named]
-    own = replace(launch, after=(*(w for _, settings in read for w in _words(settings or {})),))
-    whole = replace(launch, after=(*own.after, *launch.after))
+    read = {one: reading.settings(one.paths) for one in named if one.flag not in _DEEPSPEED}
+    own = (word for settings in read.values() for word in _words(settings or {}))
+    whole = replace(launch, after=(*own, *launch.after))
     family, tables = family_of(whole), reading.tables(whole)
     unread = tuple(
-        told
-        for one, settings in read
-        if one.flag not in _DEEPSPEED
-        for told in _unread(one, settings, family)
+        told for one, settings in read.items() for told in _unread(one, settings, family)
     )
     left = (one for one in named if one.flag in _DEEPSPEED and one.paths[0] in reading.missing)
     unread += tuple(one for one in left if not one.agreed)

@@ -21,8 +21,7 @@ from yaml import CSafeLoader
 from .shell_syntax import UNKNOWN
 
 MAX_TEXT, MAX_VALUE = 64 * 1024, 256
-MAX_SETTINGS, MAX_DEPTH = 2000, 16
-MAX_NUMBER = 2**63
+MAX_SETTINGS, MAX_DEPTH, MAX_NUMBER = 2000, 16, 2**63
 
 
 class _Loader(CSafeLoader):

@@ -349,8 +349,7 @@ def _training(training: Sequence[tuple[_Run, Stated]], configs: Sequence[Stated]
         return NOTHING
     agreed = _agreed([stated for _, stated in training], "training commands")
     spreads = any(problem.field == "gpus" for problem in agreed.problems)
-    run = training[0][0]
-    alone = len(training) == 1 and run.launch.alone
+    run, alone = training[0][0], len(training) == 1 and training[0][1].alone
     if alone and run.visible > 1 and "batch_size" in agreed.values:
         text = f"{VISIBLE} names {run.visible}: is the batch of one or of all? state batch_size"
         agreed = agreed.without(("batch_size",), Problem(SCRIPT, text, "batch_size"))

@@ -301,7 +301,8 @@ def test_every_flag_of_the_table_means_a_key_that_is_read() -> None:
         "quantised",
         "packed",
         "start_epoch",
-        "most_tokens",
+        "other_batch",
+        "staged_micro",
         "own_layers",
         "own_hidden",
     }
@@ -666,6 +667,37 @@ def test_a_batch_that_tokens_may_end_is_asked_for() -> None:
     assert [doubt.field for doubt in parse_script(text).doubts] == ["batch_size"]
 
 
+@pytest.mark.parametrize(
+    ("flags_said", "batch", "steps"),
+    [
+        ("--parallelism.pipeline_parallel_degree 4", 1, 32),
+        (
+            "--parallelism.pipeline_parallel_degree 4"
+            " --parallelism.pipeline_parallel_microbatch_size 8",
+            8,
+            4,
+        ),
+        ("--parallelism.pipeline_parallel_microbatch_size 1", 32, None),
+        ("--parallelism.pipeline_parallel_degree 1", 32, None),
+    ],
+)
+def test_a_pipeline_of_torchtitan_cuts_its_batch(
+    flags_said: str, batch: int, steps: int | None
+) -> None:
+    titan = "torchrun --nproc_per_node 8 -m torchtitan.train --training.local_batch_size 32"
+    found = values(f"{titan} --model.name llama3 --model.flavor 8B --training.steps 9 {flags_said}")
+    assert (found["batch_size"], found.get("grad_accum")) == (batch, steps)
+
+
+@pytest.mark.parametrize(("copies", "read"), [(1, 8), (4, None)])
+def test_a_batch_that_holds_a_sample_several_times_is_asked_for(
+    copies: int, read: int | None
+) -> None:
+    text = f"python run_class_finetuning.py --batch_size 8 --num_sample {copies} --epochs 3"
+    assert values(text).get("batch_size") == read
+    assert bool(parse_script(text).doubts) == (read is None)
+
+
 def test_what_prepares_weights_is_no_training() -> None:
     assert not values(
         "python scripts/pissa_init.py --model_name_or_path meta-llama/Meta-Llama-3-8B"
@@ -780,6 +812,9 @@ def test_a_batch_of_llama2_accessory_is_of_one_gpu() -> None:
     )
     assert (found["batch_size"], found["grad_accum"], found["sharding"]) == (4, 2, "fsdp")
     assert found["options"] == (("act_ckpt", "on"),)
+    found = values("torchrun train.py --use_activation_checkpointing True --batch_size 4")
+    assert found["options"] == (("act_ckpt", "on"),)
+    assert values("torchrun train.py --batch_size 4 --update_freq 8")["grad_accum"] == 8
 
 
 def test_a_batch_in_the_section_of_halos_is_of_all_gpus() -> None:
@@ -823,6 +858,7 @@ def test_a_program_hidden_in_a_variable_has_its_module() -> None:
         ("python", "-bs 128 -mbs 2", 64),
         ("python", "--train_batch_size 128 --micro_batch_size 4", 32),
         ("python", "-bs 128 -mbs 2 --grad_accum 8", 8),
+        ("torchrun --nproc_per_node 4", "-bs 128 -mbs 2 --grad_accum 8", 8),
         ("python", "-bs 128 -mbs 3", None),
         ("torchrun --nproc_per_node 4", "-bs 128 -mbs 2", None),
         ("torchrun --nproc_per_node 4", "--train_batch_size 128 --micro_batch_size 4", None),

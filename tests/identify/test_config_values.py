@@ -86,6 +86,15 @@ def test_hostile_texts_are_given_up(name: str, text: str) -> None:
     assert read_s(name, text) < 20 * read_s("c.yaml", ORDINARY)
 
 
+def test_sections_named_for_arguments_are_plain() -> None:
+    text = "training_arguments:\n  per_device_train_batch_size: 8\n  max_steps: 9\n"
+    text += "data_arguments:\n  max_length: 512\nmodel_arguments:\n  optim: adamw_torch\n"
+    stated = identify(argv=["python", "train.py", "-c", "a.yaml"], files={"a.yaml": text}.get)
+    assert not stated.doubts
+    told = {name: stated.values[name] for name in ("batch_size", "steps", "seq_len", "optimizer")}
+    assert told == {"batch_size": 8, "steps": 9, "seq_len": 512, "optimizer": "adamw"}
+
+
 def test_a_configuration_that_builds_on_itself_ends(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("_BASE_: c.yaml\nmodel: resnet50\n")
     (tmp_path / "d.yaml").write_text("".join(f"_base_: [{'d.yaml, ' * 9}d.yaml]\n"))

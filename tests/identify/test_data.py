@@ -33,6 +33,7 @@ def steps(stated: Stated) -> int | None:
         ("--data-path /data/imagenet22k", "imagenet-22k"),
         ("--data-path /data/imagenet/train", "imagenet-1k"),
         ("--data $DATA/ILSVRC2012", "imagenet-1k"),
+        ("--data-dir /mnt/ILSVRC/Data/CLS-LOC/train", "imagenet-1k"),
         ("--dataset CIFAR-100", "cifar100"),
         ("--dataset torch/cifar10", "cifar10"),
         ("--dataset_name glue --dataset_config_name mnli", "mnli"),
@@ -71,6 +72,7 @@ def test_a_data_set_is_known_by_name_part_task_or_directory(words: str, name: st
         "--dataset mnli qqp",
         "--dataset imagenet --fraction 0.1",
         "--dataset imagenet --limit-train-batches 0.1",
+        "--dataset imagenet --max-train-batches 2",
     ],
 )
 def test_data_that_is_not_known_has_no_length_but_a_step(words: str) -> None:

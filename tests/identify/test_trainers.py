@@ -230,19 +230,21 @@ def test_no_default_stands_where_the_program_computes_in_16_bits_of_itself(
     assert identify(argv=argv, files=user_files(tmp_path)).trainer == trainer
 
 
+@pytest.mark.parametrize("said_so", ["--amp", "--mixed_precision true"])
 @pytest.mark.parametrize(
     ("text", "precision"),
     [
         ("with torch.autocast('cuda', dtype=torch.bfloat16, enabled=args.amp):\n", "bf16"),
+        ("d = torch.bfloat16 if config.mixed_precision else torch.float32\n", "bf16"),
         ("d = torch.float16 if old else torch.bfloat16\nwith autocast('cuda', d):\n", "fp16"),
         ("with autocast(enabled=args.amp):\n", "fp16"),
     ],
 )
 def test_amp_is_in_the_format_of_the_programs_autocast(
-    tmp_path: Path, text: str, precision: str
+    tmp_path: Path, text: str, precision: str, said_so: str
 ) -> None:
     (tmp_path / "mine.py").write_text(text)
-    argv = ("python", "mine.py", "--amp", "--model", "resnet50", "--epochs", "3")
+    argv = ("python", "mine.py", *said_so.split(), "--model", "resnet50", "--epochs", "3")
     found = identify(argv=argv, files=user_files(tmp_path)).values["precision"]
     assert str(found) == f"mixed_{precision}_fp32"
 
@@ -274,6 +276,36 @@ def test_what_only_the_program_tells_of_leaves_no_limit(
 
 
 SPLIT = "m = nn.DataParallel(m)\n"
+
+
+def test_the_trainer_of_transformers_uses_every_gpu_that_it_sees(tmp_path: Path) -> None:
+    text = "from transformers import TrainingArguments\nargs = TrainingArguments(out)\n"
+    argv = tuple(f"python mine.py {VISION} --amp".split())
+    for more, alone in (("", False), ("device_map='auto'\n", True)):
+        (tmp_path / "mine.py").write_text(text + more)
+        stated = identify(argv=argv, files=user_files(tmp_path))
+        assert (stated.alone, stated.values["batch_size"]) == (alone, 64)
+        assert not stated.contradictions
+
+
+def test_a_module_that_spreads_a_program_over_gpus_counts_for_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("from utils import train\ntrain()\n")
+    argv = tuple(f"python mine.py {VISION} --amp".split())
+    assert identify(argv=argv, files=user_files(tmp_path)).alone
+    (tmp_path / "utils.py").write_text("hparams.gpus = -1\n")
+    assert not identify(argv=argv, files=user_files(tmp_path)).alone
+
+
+@pytest.mark.parametrize(
+    "divided", ["args.batch_size // args.micro_batch_size // world_size", "batch_size // 2"]
+)
+def test_a_batch_that_a_program_divides_by_its_micro_steps_is_asked_for(
+    tmp_path: Path, divided: str
+) -> None:
+    (tmp_path / "mine.py").write_text(f"steps = max(1, {divided})\n")
+    argv = tuple(f"torchrun --nproc_per_node 4 mine.py {VISION} --amp".split())
+    stated = identify(argv=argv, files=user_files(tmp_path))
+    assert ("batch_size" in stated.values) == ("micro" not in divided)
 
 
 @pytest.mark.parametrize(
