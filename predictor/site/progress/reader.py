@@ -167,7 +167,8 @@ _RANK = re.compile(
 
 def lines_of(raw: bytes, *, sparse: bool = False) -> Iterator[str]:
     """Lines with text, each of at most MAX_CHARS characters; ``sparse`` empty far from counters."""
-    parts = [part for part in _BREAKS.split(raw) if part]
+    quoted = raw.count(rb"\n") > 10 * (1 + raw.count(b"\n"))  # all lines were printed as one string
+    parts = [p for p in _BREAKS.split(raw.replace(rb"\n", b"\n") if quoted else raw) if p]
     found = [number for number, part in enumerate(parts) if sparse and _COUNTERS.search(part)]
     near = {number + by for number in found for by in range(-_NEAR_LINES, _NEAR_LINES + 1)}
     for number, part in enumerate(parts):
