@@ -1150,3 +1150,14 @@ def test_the_time_of_the_gpu_is_not_what_a_step_takes(said: str) -> None:
     lines = (f"iter {n}: loss 2.{n}, {said.format(n % 9)}\n" for n in range(1, 60))
     found = read("".join(lines))
     assert (found.at, found.seconds_per_unit) == (59, None)
+
+
+def test_epochs_of_a_run_before_are_not_those_of_the_run_that_just_began() -> None:
+    def epoch(n: int) -> str:
+        batches = "".join(f"Epoch[{n}] Batch [{b}]\tSpeed: 36.1 samples/sec\n" for b in (20, 40))
+        return f"{batches}Epoch[{n}] Train-Acc=0.{n}\nEpoch[{n}] Time cost=98.{n}\n"
+
+    before = "".join(map(epoch, range(12)))
+    assert read(before).at == 12
+    found = read(before + "Epoch[0] Batch [20]\tSpeed: 12.3 samples/sec\n")
+    assert (found.kind, found.at) == (ProgressKind.TRAINING, None)

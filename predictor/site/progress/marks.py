@@ -251,8 +251,7 @@ def _kind(before: str, text: str, found: Mark) -> str:
 
 def _take_times(text: str, mark: Mark) -> None:
     """Keep the times beside the counters of a line."""
-    bar = mark.bar or {}
-    own = EPOCH if mark.inner is None else mark.unit
+    bar, own = mark.bar or {}, EPOCH if mark.inner is None else mark.unit
     mark.elapsed_s, mark.eta_s = _duration(bar.get("elapsed")), _duration(bar.get("eta"))
     mark.unit_s, mark.clock_s = _of_bar(bar), clock_s(text)
     for way in known.PER_UNIT if mark.unit_s is None else ():

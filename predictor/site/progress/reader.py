@@ -396,6 +396,9 @@ def _training(names: Collection[str], output: _Output) -> ProgressReading:
         return ProgressReading(kind=ProgressKind.TRAINING) if still else NOTHING
     left = [t for t in tracks if not any(_follows(o, t) for o in tracks)]
     chosen = max(left, key=lambda track: _worth(track, output.lines))
+    pairs = (pair for marks in series for pair in pairwise(marks) if all(m.epoch for m in pair))
+    if any(b.line > chosen.last.line and b.stands[0] < a.stands[0] - 1 for a, b in pairs):
+        return ProgressReading(kind=ProgressKind.TRAINING)  # another run began, by other lines
     alike = [t for t in tracks if _one_counter(chosen, t)]
     totals = (t.total for t in alike if t.total and t.unit == chosen.unit)
     total = chosen.total or next(totals, None)

@@ -124,10 +124,8 @@ def _without_outages(found: Sequence[Stretch]) -> list[Stretch]:
     if last > 1 and ordered[0].seconds < _ALIKE * ordered[last - 1].seconds:
         last = 0  # as long each time: those are pauses of the program
     gone = set(map(id, ordered[:last]))
-    latest = max((at for at, one in enumerate(found) if id(one) in gone), default=-1) + 1
-    if len(found) - latest >= LEAST_OF_SESSION:
-        return list(found[latest:])
-    return [one for one in found if id(one) not in gone]
+    late = found[max((at for at, one in enumerate(found) if id(one) in gone), default=-1) + 1 :]
+    return list(late) if len(late) >= LEAST_OF_SESSION else [o for o in found if id(o) not in gone]
 
 
 def printed(values: Sequence[float], every: float = 1.0) -> Rate | None:
