@@ -1161,3 +1161,11 @@ def test_epochs_of_a_run_before_are_not_those_of_the_run_that_just_began() -> No
     assert read(before).at == 12
     found = read(before + "Epoch[0] Batch [20]\tSpeed: 12.3 samples/sec\n")
     assert (found.kind, found.at) == (ProgressKind.TRAINING, None)
+
+
+def test_a_stamp_may_have_a_date_without_signs() -> None:
+    lines = (
+        f"{(BEGAN + timedelta(seconds=640 * n)):%Y%m%d-%H:%M:%S} Train Epoch: {n}/70 ...\n"
+        for n in range(1, 9)
+    )
+    assert read("".join(lines)).remaining_s == pytest.approx(63 * 640, rel=0.02)

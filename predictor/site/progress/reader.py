@@ -329,7 +329,7 @@ def read_lines(lines: Iterable[str], head: Iterable[str] = (), stated: str = "")
             kinds[name] = EVALUATION
     # A statement that mostly printed losses, and prints none now, evaluates what was trained.
     evaluates = {n for n in kinds if len(series[n]) <= len(series.get(n + LOSS, ()))}
-    if training := {n for n, kind in kinds.items() if kind == TRAINING} - evaluates:
+    if training := [n for n, kind in kinds.items() if kind == TRAINING and n not in evaluates]:
         return _training(training, output)
     # Else the kind is that of the last counters with a total.
     ends = [(marks[-1], kinds[name]) for name, marks in series.items() if len(marks) > 1]
