@@ -1121,3 +1121,51 @@ def test_a_number_of_epochs_may_have_a_comma() -> None:
         for n in range(1, 30)
     )
     assert read(said + "".join(lines)).total == 1000
+
+
+def test_an_epoch_that_a_bar_names_itself_is_counted_from_one_beside_a_bar_of_epochs() -> None:
+    parts = ["net | 2 GPU(s):   0%|          | 0/150 [00:00<?, ?ep/s]\n"]
+    for n in range(1, 60):
+        done = f"{n}/1000 [{hms(2 * n)}<{hms(2000 - 2 * n)}, 0.50batch/s, loss 5.{n}]"
+        parts.append(f"  Epoch 001:   1%|▏   | {done}\r")
+    found = read("".join(parts))
+    assert (found.at, found.total) == (59, 150_000)
+
+
+def test_the_ratio_before_a_bar_is_not_that_of_another_bar() -> None:
+    glued = (f" {n}%|#  | {n}/100 [{hms(n)}<{hms(100 - n)}, 1.00it/s, loss=0.4]" for n in range(50))
+    found = read("".join(glued))
+    assert (found.at, found.total, found.remaining_s) == (49, 100, pytest.approx(51))
+
+
+def test_lines_that_were_printed_as_one_string_are_lines() -> None:
+    lines = (f"Epoch {n}/2000 loss: 0.{n} time: 12.{n % 9}s" for n in range(1, 400))
+    found = read("b'" + "\\n".join(lines) + "\\n'\n")
+    assert (found.at, found.total) == (399, 2000)
+    assert found.seconds_per_unit == pytest.approx(12.4, rel=0.05)
+
+
+@pytest.mark.parametrize("said", ["gpu time 35.{}", "GPU time: 35.{} s", "GPU time: 35.{}s |"])
+def test_the_time_of_the_gpu_is_not_what_a_step_takes(said: str) -> None:
+    lines = (f"iter {n}: loss 2.{n}, {said.format(n % 9)}\n" for n in range(1, 60))
+    found = read("".join(lines))
+    assert (found.at, found.seconds_per_unit) == (59, None)
+
+
+def test_epochs_of_a_run_before_are_not_those_of_the_run_that_just_began() -> None:
+    def epoch(n: int) -> str:
+        batches = "".join(f"Epoch[{n}] Batch [{b}]\tSpeed: 36.1 samples/sec\n" for b in (20, 40))
+        return f"{batches}Epoch[{n}] Train-Acc=0.{n}\nEpoch[{n}] Time cost=98.{n}\n"
+
+    before = "".join(map(epoch, range(12)))
+    assert read(before).at == 12
+    found = read(before + "Epoch[0] Batch [20]\tSpeed: 12.3 samples/sec\n")
+    assert (found.kind, found.at) == (ProgressKind.TRAINING, None)
+
+
+def test_a_stamp_may_have_a_date_without_signs() -> None:
+    lines = (
+        f"{(BEGAN + timedelta(seconds=640 * n)):%Y%m%d-%H:%M:%S} Train Epoch: {n}/70 ...\n"
+        for n in range(1, 9)
+    )
+    assert read("".join(lines)).remaining_s == pytest.approx(63 * 640, rel=0.02)

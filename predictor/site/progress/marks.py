@@ -74,8 +74,7 @@ def mark_of(text: str, line: int) -> Mark | None:
     """The mark of a line; None where no counter is in it."""
     if not _HAS_DIGIT.search(text) or not _HAS_WORD.search(text) or known.OPTIONS.search(text):
         return None
-    mark = _bar(text) or _special(text) or _words(text)
-    if mark is None:
+    if (mark := _bar(text) or _special(text) or _words(text)) is None:
         return None
     before, mark.line = text[: mark.start], line
     mark.metrics = bool(known.LOSS_WORDS.search(text[mark.end :]))
@@ -107,8 +106,7 @@ def clock_s(text: str) -> float | None:
         return None
     head = text[:_STAMP_CHARS]
     for number, stamp in enumerate(known.STAMPS):
-        match = stamp.search(head if number else text)  # a whole date may stand anywhere
-        if match is None:
+        if (match := stamp.search(head if number else text)) is None:  # a date may stand anywhere
             continue
         found = {name: value for name, value in match.groupdict().items() if value}
         if "ms" in found:
@@ -134,9 +132,8 @@ def _bar(text: str) -> Mark | None:
         return None
     bar, prefix = match.groupdict(), text[: match.start()]
     found = Mark(start=match.start(), end=match.end(), bar=bar)
-    words = {
-        known.UNIT_OF.get(word) for word in re.findall(r"[a-z]+", (bar.get("of") or "").lower())
-    }
+    of = (bar.get("of") or "").lower()
+    words = {known.UNIT_OF.get(word) for word in re.findall(r"[a-z]+", of)}
     numbered = _last(known.EPOCH_COUNT, prefix)
     named = re.search(r"(?i)\bepochs?\b(?! ?\d)", prefix[-60:]) and not numbered
     told, drawn = numbered and _count(numbered), _count(match)
@@ -145,9 +142,10 @@ def _bar(text: str) -> Mark | None:
         found.epoch = drawn
         return found
     found.inner, found.unit = drawn, next((u for u in (SAMPLE, "token") if u in words), STEP)
+    own = prefix[max((m.end() for m in match.re.finditer(prefix)), default=0) :]  # no other bar's
     if numbered and not numbered["frac"]:
         found.epoch = told
-    elif ratio := known.RATIO.search(prefix) or _last(known.BRACKETS, prefix[-60:]):
+    elif ratio := known.RATIO.search(own) or _last(known.BRACKETS, own[-60:]):
         found.epoch = _count(ratio)
     return found
 
@@ -253,8 +251,7 @@ def _kind(before: str, text: str, found: Mark) -> str:
 
 def _take_times(text: str, mark: Mark) -> None:
     """Keep the times beside the counters of a line."""
-    bar = mark.bar or {}
-    own = EPOCH if mark.inner is None else mark.unit
+    bar, own = mark.bar or {}, EPOCH if mark.inner is None else mark.unit
     mark.elapsed_s, mark.eta_s = _duration(bar.get("elapsed")), _duration(bar.get("eta"))
     mark.unit_s, mark.clock_s = _of_bar(bar), clock_s(text)
     for way in known.PER_UNIT if mark.unit_s is None else ():

@@ -167,7 +167,8 @@ _RANK = re.compile(
 
 def lines_of(raw: bytes, *, sparse: bool = False) -> Iterator[str]:
     """Lines with text, each of at most MAX_CHARS characters; ``sparse`` empty far from counters."""
-    parts = [part for part in _BREAKS.split(raw) if part]
+    quoted = raw.count(rb"\n") > 10 * (1 + raw.count(b"\n"))  # all lines were printed as one string
+    parts = [p for p in _BREAKS.split(raw.replace(rb"\n", b"\n") if quoted else raw) if p]
     found = [number for number, part in enumerate(parts) if sparse and _COUNTERS.search(part)]
     near = {number + by for number in found for by in range(-_NEAR_LINES, _NEAR_LINES + 1)}
     for number, part in enumerate(parts):
@@ -328,7 +329,7 @@ def read_lines(lines: Iterable[str], head: Iterable[str] = (), stated: str = "")
             kinds[name] = EVALUATION
     # A statement that mostly printed losses, and prints none now, evaluates what was trained.
     evaluates = {n for n in kinds if len(series[n]) <= len(series.get(n + LOSS, ()))}
-    if training := {n for n, kind in kinds.items() if kind == TRAINING} - evaluates:
+    if training := [n for n, kind in kinds.items() if kind == TRAINING and n not in evaluates]:
         return _training(training, output)
     # Else the kind is that of the last counters with a total.
     ends = [(marks[-1], kinds[name]) for name, marks in series.items() if len(marks) > 1]
@@ -395,6 +396,9 @@ def _training(names: Collection[str], output: _Output) -> ProgressReading:
         return ProgressReading(kind=ProgressKind.TRAINING) if still else NOTHING
     left = [t for t in tracks if not any(_follows(o, t) for o in tracks)]
     chosen = max(left, key=lambda track: _worth(track, output.lines))
+    pairs = (pair for marks in series for pair in pairwise(marks) if all(m.epoch for m in pair))
+    if any(b.line > chosen.last.line and b.stands[0] < a.stands[0] - 1 for a, b in pairs):
+        return ProgressReading(kind=ProgressKind.TRAINING)  # another run began, by other lines
     alike = [t for t in tracks if _one_counter(chosen, t)]
     totals = (t.total for t in alike if t.total and t.unit == chosen.unit)
     total = chosen.total or next(totals, None)

@@ -124,10 +124,8 @@ def _without_outages(found: Sequence[Stretch]) -> list[Stretch]:
     if last > 1 and ordered[0].seconds < _ALIKE * ordered[last - 1].seconds:
         last = 0  # as long each time: those are pauses of the program
     gone = set(map(id, ordered[:last]))
-    latest = max((at for at, one in enumerate(found) if id(one) in gone), default=-1) + 1
-    if len(found) - latest >= LEAST_OF_SESSION:
-        return list(found[latest:])
-    return [one for one in found if id(one) not in gone]
+    late = found[max((at for at, one in enumerate(found) if id(one) in gone), default=-1) + 1 :]
+    return list(late) if len(late) >= LEAST_OF_SESSION else [o for o in found if id(o) not in gone]
 
 
 def printed(values: Sequence[float], every: float = 1.0) -> Rate | None:
@@ -317,8 +315,7 @@ def epoch_track(
     marks: Sequence[Mark], first: Mapping[str, float], stated: Collection[float]
 ) -> Track | None:
     """The track of lines that count epochs; ``first`` and ``stated`` as in ``step_track``."""
-    counted = [m for m in marks if m.epoch is not None]
-    if not counted:
+    if not (counted := [m for m in marks if m.epoch is not None]):
         return None
     ended = sum(m.metrics or m.took_s is not None for m in counted) * 2 > len(counted)
     lowest, begun = _lowest(counted, first), counted[0].stands[0]
@@ -382,6 +379,9 @@ def step_track(
     lowest = _lowest([*counted, *headers.marks[:1]], first)
     epochs = _last_total([m.epoch for m in counted]) or headers.total
     base = float(not headers.bar and (lowest == 1 or (lowest > 1 and epochs is not None)))
+    if headers.bar and counted[-1] is marks[-1] and (named := marks[-1].epoch):  # by itself
+        done = [h.epoch.at for h in headers.marks if h.epoch and h.line < marks[-1].line]
+        base = float(bool(done) and named.at > done[-1])
     stands = [(m.stands, m) for m in counted if m.epoch]
     epochs = _of_index(epochs, (lowest, *(e for (e, _), _ in stands)), headers.bar, stated)
     points = [Point((e - base) * per_epoch + n, m) for (e, n), m in stands]
