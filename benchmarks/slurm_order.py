@@ -6,9 +6,10 @@ was submitted, and 5 times a run time, at most a week. ``ours`` is the plugin as
 daemon, `history ingest slurm` and `calibrate` every 6 hours of the log. It starts with the jobs of
 the log that had ended before the first.
 
-Slurm's limits are whole minutes. With ``--hour 20`` (seconds of ours) one is 3 hours, limits keep
-their proportion to run times, and it takes half an hour. With ``--hour 5``, the fast way, an hour
-is one: limits are 12 times too long, and so is what is expected of whom nothing is known.
+The product's own times shrink with the log's. Slurm's limits are whole minutes. With ``--hour 20``
+(seconds of ours) one is 3 hours, limits keep their proportion to run times, and it takes half an
+hour. With ``--hour 5``, the fast way, an hour is one: limits are 12 times too long, and so is what
+is expected of whom nothing is known.
 """
 
 from __future__ import annotations
@@ -60,6 +61,15 @@ MODES = ("submission", "ours", "true")
 # `: WORD` says nothing but which request it was; the run time is in the environment.
 SCRIPT = '#!/bin/sh\n: {word}\nsleep "$RUN_S"\n'
 KEY = f"    job_desc.site_factor = {BASE} - (os.time() - {SINCE_S}) - tonumber(job_desc.comment)\n"
+# What every Python of our side begins with: the product's own times are shorter, as the log's.
+SCALED = """
+from predictor.site.similar import estimate, memory, past_runs, request
+estimate.ORDER_LEAST_S /= {scale}
+memory.GRACE_S /= {scale}
+past_runs.BATCH_S /= {scale}
+past_runs.STARTUP_S /= {scale}
+request.ALIKE_S /= {scale}
+"""
 BY_TRUE = tables.ACCEPT_ALL.replace("    return", f"{KEY}    return", 1)
 
 
@@ -179,6 +189,10 @@ class Ours:
         self.cluster = cluster
         accounts = {job.run.request.user: job.user for job in jobs}
         first_s, pace = jobs[0].run.submit_s, jobs[0].pace
+        (home / "sitecustomize.py").write_text(SCALED.format(scale=pace.scale))
+        os.environ["PYTHONPATH"] = os.pathsep.join(
+            (str(home), str(Path(__file__).resolve().parents[1]))
+        )
         self._env = {**cluster.env, "PRECISION_TIME_HOME": str(home)}
         path = home / "before.csv"
         with path.open("w", newline="") as file:

@@ -94,8 +94,8 @@ class Assumption:
 def as_priced(job: TrainingJob) -> TrainingJob:
     """A job as it runs, on examples that are as long as is likely.
 
-    Those of a decoder that are counted, not packed, lie between a short instruction with its answer
-    and the sequence that they may fill: its geometric mean. Other frameworks cut text evenly.
+    Those of a decoder that are cut lie between a short instruction with its answer and the
+    sequence that they may fill: its geometric mean.
     """
     runs, least = as_it_runs(job), int(_assumed()["example_tokens"])
     whole, known = runs.seq_len or 0, job.mean_seq_len or job.software.unpadded
@@ -123,7 +123,7 @@ def assumptions_of(
     found += _precision(runs, times_as_long)
     found += _packing(runs, counts_examples(job) and not measured, times_as_long)
     if not measured:
-        found += _examples(job, runs, times_as_long)
+        found += () if runs.mean_seq_len == job.mean_seq_len else _examples(runs, times_as_long)
         found += [*_image(job, entry), *_software(runs, entry, times_as_long)]
         found += [*_recomputation(as_it_runs(job), entry), *_loader(job, step_s)]
         found += _fabric(runs, times_as_long)
@@ -131,10 +131,10 @@ def assumptions_of(
 
 
 def ordered(found: Iterable[Assumption]) -> tuple[Assumption, ...]:
-    """What moves most first, and nothing that moves nothing."""
+    """Each once, what moves most first, and nothing that moves nothing."""
     # Whether a job fits rests on how its state is shared, whatever that takes.
     told = [o for o in found if o.field == "sharding" or max(o.high, 1 / o.low) > NEGLIGIBLE]
-    return tuple(sorted(told, key=lambda one: -max(one.high, 1 / one.low)))
+    return tuple(sorted(widest(told), key=lambda one: -max(one.high, 1 / one.low)))
 
 
 def decisive(found: Iterable[Assumption]) -> Assumption | None:
@@ -148,7 +148,8 @@ def widest(found: Iterable[Assumption]) -> tuple[Assumption, ...]:
     for one in found:
         other = ranges.setdefault((one.field, one.value), one)
         low, high = min(one.low, other.low), max(one.high, other.high)
-        ranges[one.field, one.value] = replace(one, low=low, high=high)
+        long = one.length or other.length
+        ranges[one.field, one.value] = replace(one, low=low, high=high, length=long)
     return tuple(ranges.values())
 
 
@@ -176,6 +177,8 @@ def of_length(job: TrainingJob) -> Iterator[Assumption]:
     if job.software.evaluates and job.epochs is not None:
         reason, most = "one after each epoch is stated", _assumed()["evaluation_times"]
         yield Assumption("evaluation", "no time", reason, 1.0, most, length=True)
+    if job.epochs is not None and (share := as_priced(job).packed) != job.packed:
+        yield from _examples(as_priced(job), lambda other: other.packed / share, length=True)
     if job.epochs is None or job.dataset_size is not None:
         return
     if job.data is not None and job.data.tokens is not None:
@@ -219,14 +222,12 @@ def _packing(job: TrainingJob, counted: bool, times_as_long: Times) -> Iterator[
             yield Assumption("mean_seq_len", "the whole sequence", reason, times, 1.0)
 
 
-def _examples(job: TrainingJob, runs: TrainingJob, times_as_long: Times) -> Iterator[Assumption]:
+def _examples(job: TrainingJob, times: Times, *, length: bool = False) -> Iterator[Assumption]:
     """How long examples are, between short ones and those that fill the sequence."""
-    if runs.mean_seq_len != job.mean_seq_len:
-        least, value = int(_assumed()["example_tokens"]), f"{runs.mean_seq_len} tokens an example"
-        reason = f"not stated; between {least} and {runs.seq_len}"
-        others = [runs.but(mean_seq_len=n) for n in (least, runs.seq_len)]
-        times = [t for other in others for t in _times(other, times_as_long)]
-        yield Assumption("mean_seq_len", value, reason, min(times), max(times))
+    least, value = int(_assumed()["example_tokens"]), f"{job.mean_seq_len} tokens an example"
+    reason = f"not stated; between {least} and {job.seq_len}"
+    ends = [t for n in (least, job.seq_len) for t in _times(job.but(mean_seq_len=n), times)]
+    yield Assumption("mean_seq_len", value, reason, min(ends), max(ends), length=length)
 
 
 def _work(job: TrainingJob, most_gpus: int) -> Iterator[Assumption]:

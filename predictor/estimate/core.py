@@ -212,16 +212,15 @@ def steps_of(job: TrainingJob) -> int | None:
     if parts := parts_of(job):
         steps = [steps_of(part) for part in parts]
         return None if None in steps else sum(n or 0 for n in steps)
-    if job.steps is not None:
+    if job.steps is not None or job.epochs is None:
         return job.steps
-    if job.epochs is None:
-        return None
     entry, size = entry_of(job.model), job.dataset_size
     if size is None and job.data is not None:
         size = job.data.samples_of(job.seq_len or entry.seq_len)
     elif size is None:
         size = entry.dataset_size  # of what the model is mostly trained on
-    share = 1.0 if job.data and job.data.tokens else job.packed or 1.0  # a text is cut, not packed
+    packs = job.software.packs and not (job.data and job.data.tokens)  # a text is cut
+    share = (packs and as_priced(job).packed) or 1.0
     return None if size is None else max(1, math.ceil(job.epochs * size * share / job.step_samples))
 
 

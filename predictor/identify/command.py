@@ -175,10 +175,10 @@ def _with_defaults(reading: _Reading, found: Configured, stated: Stated) -> Stat
     trainer = None if unseen else _trainer(reading, stated, "pytorch" if plain else None)
     if trainer and not (halves and shipped_yaml("trainers.yaml")[trainer]["precision"] == "fp32"):
         context.say("trainer", trainer)
-    usual, settled = Draft(f"default of {launch.program}"), stated.settled()
+    usual = Draft(f"default of {launch.program}")
     unread = stated.doubts or found.unread or any(UNKNOWN in word for word in launch.after)
     taken = {} if unread else dict(pairs_of(family.taken.get(launch.program, "")))
-    for key in taken.keys() - settled:
+    for key in taken.keys() - stated.settled():
         usual.say(key, taken[key])
     return stated.over(context.stated()).over(usual.stated())
 
@@ -246,8 +246,7 @@ def _read_flags(reading: _Reading, own: int) -> None:
             elif key == "mixed_precision":  # alone it says that there is some
                 reading.draft.signal("amp", "on")
         elif pair := reading.family.switches.get(flag):
-            word = switched(value, following)
-            if word is not None:
+            if (word := switched(value, following)) is not None:
                 _switch(reading, pair, word)
             elif pair[0] == "options":  # off, whatever was said before
                 reading.draft.pairs.get("options", {}).pop(pair[1].partition("=")[0], None)
@@ -372,9 +371,8 @@ def _read_batch(reading: _Reading) -> None:
     """Batches that are of a node, of all micro-steps, or of who knows what."""
     draft, special = reading.draft, reading.special
     many = special.get("total_or_tokens", "")
-    each = draft.texts.get("batch_size", ("", ""))[1]
-    least = min(_TOKENS, int(each) * _STEPS_AT_MOST) if each.isdigit() else _TOKENS
-    if many.isdigit() and int(many) >= least > 0:
+    each = _number(draft.texts.get("batch_size", ("", ""))[1])
+    if _number(many) >= (min(_TOKENS, each * _STEPS_AT_MOST) or _TOKENS):
         special["batch_tokens"], many = many, ""
     if total := many or special.get("total_batch"):
         draft.say("global_batch_size", total)
@@ -384,38 +382,49 @@ def _read_batch(reading: _Reading) -> None:
     if not told and (micro or "recipe" in special):
         draft.ask("how many micro-steps are in a step is not stated", "grad_accum")
     if tokens := special.get("batch_tokens"):
-        length = draft.texts.get("seq_len", ("", ""))[1]
-        if tokens.isdigit() and length.isdigit() and int(tokens) % max(1, int(length)) == 0:
-            draft.say("global_batch_size", str(int(tokens) // int(length)))
+        length = _number(draft.texts.get("seq_len", ("", ""))[1])
+        if (whole := _number(tokens)) and length and whole % length == 0:
+            draft.say("global_batch_size", str(whole // length))
         else:
             draft.ask(f"a batch of {tokens[:20]!r} tokens", "global_batch_size")
     if text := special.get("node_batch"):
-        nodes = special.get("nodes", "1")
         torchrun = listed("distributed") & {*map(base_name, reading.launch.before)}
-        if text.isdigit() and nodes.isdigit() and int(nodes) and not torchrun:
-            draft.say("global_batch_size", str(int(text) * int(nodes)))
+        if (whole := _number(text) * _number(special.get("nodes", "1"))) and not torchrun:
+            draft.say("global_batch_size", str(whole))
         else:
             special["unclear_batch"] = text
-    if text := special.get("accumulated_batch"):
-        steps = draft.texts.get("grad_accum", ("", "1"))[1]
-        if text.isdigit() and steps.isdigit() and int(steps) and int(text) >= int(steps):
-            draft.say("batch_size", str(int(text) // int(steps)))
+    steps = _number(draft.texts.get("grad_accum", ("", "1"))[1])
+    if (text := special.get("accumulated_batch")) and steps and _number(text) >= steps:
+        draft.say("batch_size", str(_number(text) // steps))
     if "most_tokens" in special and "batch_size" in draft.texts:
         del draft.texts["batch_size"]
         draft.ask("a batch ends at its samples or at its tokens", "batch_size")
     batch = draft.texts.get("batch_size", ("", ""))[1]
+    shares = any(problem.field in ("gpus", "batch_size") for problem in draft.problems)
+    one_gpu = reading.launch.alone and not (reading.launch.several or shares)
+    whole = _number(text := batch or special.get("unclear_batch", ""))
     if micro := special.get("micro"):
         draft.say("batch_size", micro)
-        if batch and "grad_accum" not in draft.texts:
-            draft.ask(f"batches {micro[:20]!r} and {batch[:20]!r}", "grad_accum")
+        if text and "grad_accum" not in draft.texts:
+            if one_gpu and whole and (part := _number(micro)) and whole % part == 0:
+                draft.say("grad_accum", str(whole // part))
+            else:
+                draft.ask(f"batches {micro[:20]!r} and {text[:20]!r}", "grad_accum")
+    elif whole and (whole == 1 or (one_gpu and whole < steps)):  # no GPU has less
+        draft.say("batch_size", text)
     if shared := special.get("shared_accum"):  # micro-steps of all GPUs together
-        if batch.isdigit() and shared.isdigit():
-            draft.say("global_batch_size", str(int(batch) * int(shared)))
+        if samples := _number(batch) * _number(shared):
+            draft.say("global_batch_size", str(samples))
         else:
             draft.ask("micro-steps shared by all GPUs", "grad_accum")
     if "unclear_batch" in special and not {"batch_size", "global_batch_size"} & set(draft.texts):
         shown = f"batch {special['unclear_batch'][:20]!r} may be of one GPU or of all"
         draft.ask(shown, "batch_size", "batch_size or global_batch_size")
+
+
+def _number(text: str) -> int:
+    """A whole number; 0 where the text is none."""
+    return int(text) if text.isdecimal() else 0
 
 
 def _check_model(reading: _Reading) -> None:
@@ -504,11 +513,10 @@ def _read_length(reading: _Reading) -> None:
     texts = reading.draft.texts
     if flags().patterns["again"].match(program := reading.launch.program):
         reading.draft.ask(f"{program} trains more than once", "steps", _WHOLE)
-    if (done := reading.special.get("start_epoch", "")).isdigit() and "epochs" in texts:
-        key, whole = texts["epochs"]
-        if whole.isdigit() and int(whole) > int(done):
-            texts["epochs"] = key, str(int(whole) - int(done))
-        elif whole.isdigit():
+    whole = _number(texts.get("epochs", ("", ""))[1])
+    if whole and (done := _number(reading.special.get("start_epoch", ""))):
+        texts["epochs"] = "epochs", str(whole - done)
+        if whole <= done:
             reading.draft.dispute(f"nothing is left of {whole} epochs", "epochs")
     if any(problem.field in LENGTHS for problem in reading.draft.problems):
         for name in LENGTHS:

@@ -131,9 +131,8 @@ class Draft:
                     found = keys.read_pairs(name, self.texts[name][1])
                 if single := self.pairs.get(name):
                     text = ";".join(map("=".join, single.items()))
-                    found = tuple(
-                        sorted({**dict(keys.read_pairs(name, text)), **dict(found)}.items())
-                    )
+                    both = dict(keys.read_pairs(name, text)) | dict(found)
+                    found = tuple(sorted(both.items()))
             except JobError as error:
                 self.problem(str(error), name)
             if found:
@@ -142,10 +141,9 @@ class Draft:
     def _framework(self, values: dict[str, Any]) -> None:
         options = dict(values.get("options", ()))
         if "framework" in self.texts or "container" in options:
+            name = self.texts.get("framework", ("", "pytorch"))[1]
             try:
-                found = keys.read_framework(
-                    self.texts.get("framework", ("", "pytorch"))[1], options
-                )
+                found = keys.read_framework(name, options)
             except JobError as error:
                 self.problem(str(error), "framework")
                 return

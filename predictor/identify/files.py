@@ -78,9 +78,8 @@ def settings_of(name: str, text: str) -> dict[str, str] | None:
             found = read(text)
     if not isinstance(found, dict):
         return None
-    plain = (item for item in islice(_nodes(found, "", 0), MAX_SETTINGS) if item is not None)
-    told = ((name, _text(value)) for name, value in plain)
-    return {name: text for name, text in told if text is not None}
+    nodes = filter(None, islice(_nodes(found, "", 0), MAX_SETTINGS))
+    return {name: told for name, value in nodes if (told := _text(value)) is not None}
 
 
 def _nodes(
@@ -123,12 +122,11 @@ def _read_python(text: str) -> dict[str, Any]:
     """Names that a module sets to literals and ``dict(...)`` of them."""
     found: dict[str, Any] = {}
     for node in ast.parse(text).body:
-        target = node.targets[0] if isinstance(node, ast.Assign) else None
-        if isinstance(node, ast.AnnAssign) and node.value is not None:
-            target = node.target
-        if isinstance(target, ast.Name) and isinstance(node, ast.Assign | ast.AnnAssign):
-            assert node.value is not None
-            found[target.id] = _literal(node.value, found)
+        match node:
+            case ast.Assign([ast.Name(name), *_], value):
+                found[name] = _literal(value, found)
+            case ast.AnnAssign(ast.Name(name), _, ast.expr() as value):
+                found[name] = _literal(value, found)
     return found
 
 

@@ -331,14 +331,11 @@ def _outside(words: Sequence[str], directory: str | None) -> str | None:
 
 def _trainings(runs: Sequence[_Run], files: Files | None) -> list[tuple[_Run, Stated]]:
     """The commands that train, with what they state."""
-    found = [
-        (run, command_stated(run.launch, files_at(files, run.directory)))
-        for run in runs[:MAX_TRAINING_COMMANDS]
-        if run.launch.may_learn
-    ]
+    able = [run for run in runs[:MAX_TRAINING_COMMANDS] if run.launch.may_learn]
+    read = [command_stated(run.launch, files_at(files, run.directory)) for run in able]
     return [
         (run, stated)
-        for run, stated in found
+        for run, stated in zip(able, read, strict=True)
         if run.launch.trains
         or stated.unknown_model
         or _TRAINING_FIELDS & set(stated.values)

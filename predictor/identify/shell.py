@@ -423,12 +423,10 @@ class _Reader:
         text = words[1] if trap else " ".join(words[1:])
         if not self._again(text):
             self._add(words)
-        elif trap:
-            with self.scope.aside():
-                self.read(f"{text}\n")
-        else:
-            return self.read(f"{text}\n")
-        return None
+            return None
+        with self.scope.aside() if trap else nullcontext():
+            status = self.read(f"{text}\n")
+        return None if trap else status
 
     def _again(self, text: str) -> bool:
         """Whether a text may be read once more."""

@@ -77,14 +77,14 @@ def storage_of(job: TrainingJob) -> Storage:
 
 
 def counts_examples(job: TrainingJob) -> bool:
-    """Whether a decoder's epoch is so many examples, each a sample of its own."""
+    """Whether a decoder's epoch is so many examples, each a sample of its own or packed."""
     counted = job.dataset_size is not None or (job.data is not None and job.data.tokens is None)
-    return counted and entry_of(job.model).group == "gpt" and not job.software.packs
+    return counted and entry_of(job.model).group == "gpt"
 
 
 def cuts_examples(job: TrainingJob) -> bool:
-    """Whether those may be shorter than the sequence; other frameworks cut text evenly."""
-    return job.framework == PYTORCH and counts_examples(job)
+    """Whether those may be shorter than the sequence; other frameworks fill a stated one."""
+    return counts_examples(job) and (job.framework == PYTORCH or job.seq_len is None)
 
 
 # Share of a 512-token BERT batch that is not padding: about half (Krell et al., arXiv 2107.02027).

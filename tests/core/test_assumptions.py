@@ -116,15 +116,28 @@ def test_counted_examples_may_be_shorter_than_the_sequence(fitted: Fitted) -> No
     assert whole == pytest.approx(found.high * assumed, rel=0.1)
     assert fits(counted).memory == fits(counted.but(mean_seq_len=512)).memory  # one may fill it
     # Where trainers cut them, if nobody says so; not where the network ends.
-    unsaid = told_of(fitted, counted.but(model="llama3.2-3b", seq_len=None))
-    assert unsaid["mean_seq_len"].value == "624 tokens an example"  # between 190 and 2048
-    assert "seq_len" not in unsaid
+    for framework in ("pytorch", "nemo", "jax"):
+        unsaid = counted.but(model="llama3.2-3b", seq_len=None, framework=framework)
+        found = told_of(fitted, unsaid)
+        assert found["mean_seq_len"].value == "624 tokens an example"  # between 190 and 2048
+        assert "seq_len" not in found
     whole = told_of(fitted, counted.but(framework="nemo"))["mean_seq_len"]  # cuts text evenly
     assert (whole.value, whole.high) == ("the whole sequence", 1.0)
-    neither = told_of(fitted, counted.but(framework="nemo", model="llama3.2-3b", seq_len=None))
-    assert neither["mean_seq_len"].low < neither["seq_len"].low < 1
-    for said in ({"mean_seq_len": 187}, {"options": "packing=on"}):
-        assert "mean_seq_len" not in told_of(fitted, tuned.but(dataset_size=52_002, **said))
+    assert "mean_seq_len" not in told_of(fitted, counted.but(mean_seq_len=187))
+
+
+def test_counted_examples_that_are_packed_are_fewer_samples(fitted: Fitted) -> None:
+    packs = job("llama2-7b", batch_size=4, seq_len=512, epochs=3, options="packing=on")
+    assumed, short, whole, other = (
+        fitted.predictor.predict(packs.but(dataset_size=52_002, **said))
+        for said in ({}, {"mean_seq_len": 190}, {"mean_seq_len": 512}, {"framework": "nemo"})
+    )
+    [found] = [one for one in assumed.assumptions if one.field == "mean_seq_len"]
+    assert (found.value, found.length) == ("312 tokens an example", True)  # between 190 and 512
+    fewest, some, most = (one.steps or 0 for one in (short, assumed, whole))
+    assert found.low * some == pytest.approx(fewest, rel=0.02)
+    assert found.high * some == pytest.approx(most, rel=0.02)
+    assert other.steps == whole.steps  # of NeMo's packed files they are the samples
 
 
 def test_a_quantised_base_computes_activations_again(fitted: Fitted) -> None:

@@ -107,6 +107,7 @@ def test_a_source_is_read_from_before_its_cursor_and_the_first_time_for_a_month(
     assert period(None, now_s, overlap_s=60).since_s == now_s - ingest.FIRST_S
     assert period(now_s - 1000, now_s, overlap_s=60).since_s == now_s - 1060
     assert period(now_s - 1000, now_s, since_s=5.0, overlap_s=60).since_s == 5.0
+    assert period(None, now_s + 0.7, overlap_s=60).until_s == now_s, "more may end in that second"
 
 
 def test_a_tally_is_plain_json(history: History) -> None:

@@ -153,6 +153,26 @@ def test_a_batch_that_may_be_of_one_gpu_or_of_all_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
+    ("launcher", "batch", "steps", "read"),
+    [
+        ("python", 1, 16, 1),
+        ("torchrun --nproc_per_node 8", 1, 16, 1),
+        ("python", 8, 16, 8),
+        ("python", 32, 16, None),  # 2 or 32: some divide what they are told
+        ("torchrun --nproc_per_node 8", 8, 16, None),
+    ],
+)
+def test_no_gpu_has_less_than_a_sample_in_a_micro_step(
+    launcher: str, batch: int, steps: int, read: int | None
+) -> None:
+    said = f"--train_batch_size {batch} --gradient_accumulation_steps {steps}"
+    stated = parse_script(f"{launcher} train.py --model vgg16 {said}")
+    assert stated.values.get("batch_size") == read
+    asked = any(problem.field == "batch_size" for problem in stated.doubts)
+    assert asked == (read is None)
+
+
+@pytest.mark.parametrize(
     ("text", "size"),
     [
         ("python main.py -a vgg16 -b 256 data", 256),
@@ -797,12 +817,26 @@ def test_a_program_hidden_in_a_variable_has_its_module() -> None:
     assert stated.values["steps"] == 9
 
 
-def test_a_smaller_batch_beside_one_is_that_of_a_micro_step() -> None:
-    stated = identify(
-        argv=["python", "mine.py", "-bs", "128", "-mbs", "2", "--lr", "1", "--n_epochs", "3"]
-    )
-    assert stated.values["batch_size"] == 2
-    assert any(problem.field == "grad_accum" for problem in stated.doubts)
+@pytest.mark.parametrize(
+    ("launcher", "flags_said", "steps"),
+    [
+        ("python", "-bs 128 -mbs 2", 64),
+        ("python", "--train_batch_size 128 --micro_batch_size 4", 32),
+        ("python", "-bs 128 -mbs 2 --grad_accum 8", 8),
+        ("python", "-bs 128 -mbs 3", None),
+        ("torchrun --nproc_per_node 4", "-bs 128 -mbs 2", None),
+        ("torchrun --nproc_per_node 4", "--train_batch_size 128 --micro_batch_size 4", None),
+        ("python", "-bs 128 -mbs 2 --devices 4", None),
+    ],
+)
+def test_a_smaller_batch_beside_one_is_that_of_a_micro_step(
+    launcher: str, flags_said: str, steps: int | None
+) -> None:
+    stated = parse_script(f"{launcher} mine.py {flags_said} --lr 1 --n_epochs 3")
+    assert stated.values["batch_size"] in (2, 3, 4)
+    assert stated.values.get("grad_accum") == steps
+    asked = any(problem.field == "grad_accum" for problem in stated.doubts)
+    assert asked == (steps is None)
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from streams import mmengine, tqdm_epochs
+from streams import BEGAN, mmengine, tqdm_epochs
 
 from predictor.cli.main import main
 from predictor.errors import StepReportError
@@ -353,3 +354,12 @@ def _least_s(work: Callable[[], object], runs: int = 3) -> float:
         work()
         taken.append(time.process_time() - began_s)
     return min(taken)
+
+
+def test_an_epoch_whose_begin_was_not_read_tells_no_rate(tmp_path: Path) -> None:
+    lines = []
+    for n in range(10_500):  # 4,000 of 10 s an epoch, of which the end is read
+        stamp = (BEGAN + timedelta(seconds=10 * n)).isoformat(" ")
+        lines.append(f"{stamp} New octant at ({n % 4000}) in epoch {n // 4000}/9, loss 1.{n}\n")
+    (tmp_path / "log").write_text("".join(lines))
+    assert read_file(tmp_path / "log").seconds_per_unit is None

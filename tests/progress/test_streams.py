@@ -1080,3 +1080,44 @@ def test_an_epoch_and_a_step_in_brackets_before_a_loss_are_a_training(between: s
     assert (untimed.kind, untimed.seconds_per_unit) == (ProgressKind.TRAINING, None)
     stamped = (f"10:{m:02d}:00 [{e}{between}{n:6d}] loss: 2.17" for m, (e, n) in enumerate(counted))
     assert read("\n".join(stamped)).seconds_per_unit == pytest.approx(0.6, rel=0.1)
+
+
+def test_long_lines_of_one_statement_are_one_whatever_is_left_out_of_them() -> None:
+    """As DETR writes a line of JSON an epoch, of thousands of characters."""
+    lines = []
+    for n in range(20):
+        metrics = "".join(f'"train_loss_{k}": {k}.{n}, ' for k in range(150))
+        boxes = ", ".join(f"0.{(n + 2) ** (k + 4)}" for k in range(14))
+        lines.append(f'{{{metrics}"test_coco_bbox": [{boxes}], "epoch": {n}, "n": 4}}\n')
+    assert read("".join(lines)).at == 19
+
+
+def test_what_was_right_in_percent_is_no_step_beside_a_bar() -> None:
+    lines = []
+    for n in range(8):
+        lines.append(f"\nEpoch: {n}\n")
+        for total, right in ((500, 20_000), (80, 4_000)):
+            drawn = f" [=========== {total}/{total} ==========>]  Step: 60ms | Tot: {n}s302ms"
+            lines.append(f"{drawn} | Loss: 1.{n} | Acc: 6{n}.2% ({right + n}/50000)\n")
+    found = read("".join(lines)[:-120])  # in the line before the last
+    assert (found.at, found.total) == (4000, None)
+
+
+def test_a_counter_that_leaps_is_of_another_run() -> None:
+    began, parts = BEGAN, []
+    for first in (119_900, 179_880):
+        for n in range(first, first + 120, 20):
+            stamp = (began + timedelta(seconds=0.34 * (n - first))).isoformat(" ")
+            parts.append(f"{stamp} Iteration {n}, loss = 0.{n}\n")
+        began += timedelta(hours=2.9)
+    assert read("".join(parts)).seconds_per_unit == pytest.approx(0.34, rel=0.05)
+
+
+def test_a_number_of_epochs_may_have_a_comma() -> None:
+    said = "***** Running training *****\n  Num Epochs = 1,000\n"
+    lines = (
+        f"[INFO|{(BEGAN + timedelta(seconds=100 * n)).isoformat(' ')}] logging.py:157 >>"
+        f" {{'loss': 2.{n}, 'learning_rate': 3e-05, 'epoch': {n / 4}}}\n"
+        for n in range(1, 30)
+    )
+    assert read(said + "".join(lines)).total == 1000

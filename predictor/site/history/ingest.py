@@ -125,8 +125,9 @@ def period(
     """From ``since_s``, else from ``overlap_s`` before the cursor ``at_s``, until now.
 
     Accounting may hear late of an end: the overlap is how late. Without a cursor it is
-    FIRST_S from now.
+    FIRST_S from now. It tells ends in whole seconds, so the one that has begun is left for later.
     """
+    now_s = float(math.floor(now_s))
     if since_s is None:
         since_s = now_s - FIRST_S if at_s is None else at_s - overlap_s
     return Period(since_s=since_s, until_s=now_s)

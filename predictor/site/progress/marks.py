@@ -12,6 +12,7 @@ from .patterns import count_of, seconds_of
 TRAINING, EVALUATION, OTHER, UNCLEAR = "training", "evaluation", "other", ""
 EPOCH, STEP, SAMPLE, EPISODE = "epoch", "step", "sample", "episode"
 LOSS = "loss"  # ends the series of a statement that prints one
+CUT = "…"  # of a long line, where its middle is left out
 _DIGITS = re.compile(r"\d+(?:[.,:]\d+)*(?:e[+-]?\d+)?")
 _LETTERS = re.compile(r"[A-Za-z_]+")
 _SIGN = re.compile(r"[\w ]+")
@@ -114,8 +115,7 @@ def clock_s(text: str) -> float | None:
             return float(found["ms"]) / 1000
         month = int(found.get("mo", 1 + known.MONTHS.index(found.get("mon", "Jan"))))
         day = int(found.get("d", 1))
-        if month > 12:
-            month, day = day, month
+        month, day = (day, month) if month > 12 else (month, day)
         hour, seconds = int(found["h"]), float(found["s"].replace(",", "."))
         if "pm" in found:
             hour = hour % 12 + 12 * (found["pm"] == "PM")
@@ -144,8 +144,7 @@ def _bar(text: str) -> Mark | None:
     if EPOCH in words or named or same:
         found.epoch = drawn
         return found
-    found.inner = drawn
-    found.unit = next((unit for unit in (SAMPLE, "token") if unit in words), STEP)
+    found.inner, found.unit = drawn, next((u for u in (SAMPLE, "token") if u in words), STEP)
     if numbered and not numbered["frac"]:
         found.epoch = told
     elif ratio := known.RATIO.search(prefix) or _last(known.BRACKETS, prefix[-60:]):
@@ -156,12 +155,11 @@ def _bar(text: str) -> Mark | None:
 def _special(text: str) -> Mark | None:
     """Counters of a format of its own."""
     for special in known.SPECIALS:
-        if (match := special.search(text)) is None:
-            continue
-        found = Mark(start=match.start(), end=match.end(), inner=_count(match), unit=special.of)
-        if "epoch" in (groups := match.groupdict()):
-            found.epoch = Count(float(match["epoch"]), float(groups.get("epochs") or 0) or None)
-        return found
+        if match := special.search(text):
+            found = Mark(start=match.start(), end=match.end(), inner=_count(match), unit=special.of)
+            if "epoch" in (groups := match.groupdict()):
+                found.epoch = Count(float(match["epoch"]), float(groups.get("epochs") or 0) or None)
+            return found
     return None
 
 
@@ -208,8 +206,7 @@ def _words(text: str) -> Mark | None:
     matches = [match for match in (epoch, step) if match is not None]
     found = Mark(start=min(m.start() for m in matches), end=max(m.end() for m in matches))
     if epoch is not None:
-        found.fraction = bool(epoch.groupdict().get("frac"))
-        found.epoch = _count(epoch)
+        found.epoch, found.fraction = _count(epoch), bool(epoch.groupdict().get("frac"))
     if step is not None:
         found.inner = _count(step)
         before = epoch is not None and not epoch["total"] and step.start() < epoch.start()
@@ -229,7 +226,7 @@ def _count(match: re.Match[str]) -> Count:
 
 def _series(before: str, counted: str, found: Mark) -> str:
     """The words before the counter and its kind: the same for lines of one statement."""
-    words = " ".join(_LETTERS.findall(_DIGITS.sub("", before))[-6:])
+    words = "" if CUT in before else " ".join(_LETTERS.findall(_DIGITS.sub("", before))[-6:])
     inner = "" if found.inner is None else found.unit + ("/" if found.inner.total else "")
     epoch = "" if found.epoch is None else EPOCH + ("/" if found.epoch.total else "")
     if found.bar is None:

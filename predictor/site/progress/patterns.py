@@ -9,8 +9,8 @@ from typing import Any
 from profiles.storage import shipped_yaml
 
 _SCALES = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
-_SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
-_PARTS = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?) ?([dhms:]?)", re.ASCII | re.IGNORECASE)
+_SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3}
+_PARTS = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?) ?(ms|[dhms:]?)", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

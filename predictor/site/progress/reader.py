@@ -21,6 +21,7 @@ from ...errors import StepReportError
 from ..step_rate import LINE_PREFIX, StepReport, opened_regular, parse_line, read_at
 from . import patterns as known
 from .marks import (
+    CUT,
     EPISODE,
     EPOCH,
     EVALUATION,
@@ -80,7 +81,6 @@ HEAD_BYTES = 128 * 1024  # what a program says of its length before it begins
 TAIL_BYTES = 256 * 1024  # two thousand refreshes of a bar: half a second of work
 FAR_TAIL_BYTES = 1024 * 1024  # where the first tail holds nothing
 _BLOCK_BYTES = 64 * 1024
-_ROOT = 0
 _UTF_16 = b"\xff\xfe", b"\xfe\xff"
 
 
@@ -94,7 +94,7 @@ def read_file(path: Path, *, owner: int | None = None, stated: str = "") -> Prog
     try:
         with opened_regular(path, owner) as handle:
             status = os.fstat(handle)
-            if os.geteuid() == _ROOT != status.st_uid:
+            if os.geteuid() == 0 != status.st_uid:  # root
                 raise StepReportError(
                     f"{path} belongs to user {status.st_uid}: root does not read it, run as that"
                     " user"
@@ -179,7 +179,7 @@ def lines_of(raw: bytes, *, sparse: bool = False) -> Iterator[str]:
         text = _ESCAPES.sub("", part.decode("utf-8", "replace").translate(_PLAIN))
         text = _RANK.sub("", _CONTROLS.sub("", text)).rstrip()
         if len(text) > MAX_CHARS:
-            text = text[:_HEAD_CHARS] + text[_HEAD_CHARS - MAX_CHARS :]
+            text = text[:_HEAD_CHARS] + CUT + text[1 + _HEAD_CHARS - MAX_CHARS :]
         if text:
             yield text
 
@@ -447,7 +447,7 @@ def _worth(track: Track, lines: int) -> tuple[bool, bool, bool, float, bool, flo
         track.unit != EPOCH,
         track.total is not None,
         0.0 if rate is None else min(rate.certain, _SURE),
-        track.last.metrics,
+        any(p.mark.metrics for p in track.points[-2:]),  # the last line may be cut
         -((lines - track.last.line) // max(1, 2 * gap)),
         track.at,
     )

@@ -26,7 +26,7 @@ DAY_S, _AWAY_S, _NO_YEAR_S, _MINUTES_S = 86400.0, 3 * 3600.0, 1e8, 150.0  # ten 
 _MONTH_S = 27 * DAY_S  # the day after 03/04 is 04/04 where days come first
 # A counter that falls back by more than this many of its usual increments began anew; ranks that
 # print beside each other differ by less.
-_FALL = 4.0
+_FALL, _LEAP = 4.0, 100.0  # or leaps by so many times the increments before and after
 _DONE = 0.9  # of its total: such a counter ended, and the next one counts another epoch
 _COARSE = 0.25  # of an epoch between two lines: it may be as much longer than the last one says
 _COARSE_ETA_S = 10.0
@@ -292,12 +292,15 @@ def away(before_s: float | None, now_s: float | None) -> bool:
 
 def current_run(points: Sequence[Point]) -> tuple[Point, ...]:
     """The points after the last restart, each count once."""
-    usual = median([b.at - a.at for a, b in pairwise(points) if b.at > a.at] or [1.0])
+    gaps = [b.at - a.at for a, b in pairwise(points)]
+    usual = median([gap for gap in gaps if gap > 0] or [1.0])
+    alike = [max(a, b) for a, b in zip(gaps, gaps[2:], strict=False)]  # those beside the next
+    leaps = {n for n, gap in enumerate(gaps[1:-1], start=2) if 0 < _LEAP * alike[n - 2] < gap}
     lines = Counter(point.at for point in points)
     run: list[Point] = []
-    for point in points:
+    for number, point in enumerate(points):
         fall = (2.0 if point.at <= points[0].at else _FALL + 1e-9) * usual  # to the begin, or back
-        if run and point.at <= run[-1].at - fall:
+        if number in leaps or (run and point.at <= run[-1].at - fall):
             run = []
         if len(run) == 1 and point.at == run[0].at and (lines[point.at] == 2 or point.mark.bar):
             run = []  # counts nothing yet: the one before it was of a run that ended there
@@ -318,7 +321,9 @@ def epoch_track(
     if not counted:
         return None
     ended = sum(m.metrics or m.took_s is not None for m in counted) * 2 > len(counted)
-    lowest = _lowest(counted, first)
+    lowest, begun = _lowest(counted, first), counted[0].stands[0]
+    if lowest < begun == counted[:2][-1].stands[0]:  # its first lines were not read
+        counted = [m for m in counted if m.stands[0] != begun] or counted
     bar = any(m.bar and m.inner is None for m in counted)
     fraction = any(m.fraction for m in counted)
     shift = 0.0 if bar or fraction else (1.0 if lowest == 0 else 0.0) - (0.0 if ended else 1.0)
@@ -329,10 +334,7 @@ def epoch_track(
 
 
 class Headers:
-    """Lines with an epoch alone, in their order, for lines that name none.
-
-    ``total``, None without lines, is of the epochs they count; found once for all counters.
-    """
+    """Lines with an epoch alone, in order, for lines that name none; ``total`` of their epochs."""
 
     def __init__(self, marks: Sequence[Mark]) -> None:
         self.marks = marks
