@@ -178,36 +178,29 @@ class _JobAnswers:
     candidates: GpuCandidates = GpuCandidates(())  # by the nodes of the table
 
 
+@dataclass(eq=False)
 class Decider:
     """Decides for pods by one configuration; ``nodes`` gives the newest table of nodes.
 
     A name that the table does not hold passes the filter and gets no score: it may be younger
     than the table. One prediction is made for each GPU type, not for each node; ``predicted``
-    hears of each. ``version`` is the predictor's, ``site`` what similar runs tell.
+    hears of each. ``version`` is the predictor's, ``site`` what similar runs tell. ``waiting`` are
+    jobs that found no node, under `placement.balance`; ``gangs`` are as `BoundPods` has them.
     """
 
-    def __init__(
-        self,
-        predictor: Predictor,
-        config: Config,
-        nodes: Callable[[], NodeTable],
-        *,
-        rules: Rules | None = None,
-        version: str = "",
-        predicted: Callable[[TypeEstimate], None] = lambda estimate: None,
-        site: SiteEstimates | None = None,
-    ) -> None:
-        self.predictor = predictor
-        self.config = config
-        self.nodes = nodes
-        self.rules = Rules() if rules is None else rules
-        self._read = JobReader(config, self.rules)
-        self.version = version
-        self.site = site
-        self.waiting: Sequence[PodJob] = ()  # under `placement.balance`, jobs that found no node
-        self.gangs: Mapping[str, int] = {}  # as `BoundPods` has them
-        self._predicted = predicted
-        self._ranking = Ranking(predictor, config)
+    predictor: Predictor
+    config: Config
+    nodes: Callable[[], NodeTable]
+    rules: Rules | None = None
+    version: str = ""
+    predicted: Callable[[TypeEstimate], None] = lambda estimate: None
+    site: SiteEstimates | None = None
+    waiting: Sequence[PodJob] = ()
+    gangs: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._read = JobReader(self.config, self.rules or Rules())
+        self._ranking = Ranking(self.predictor, self.config)
         self._table: NodeTable = {}
         self._indices: dict[str, TypeIndex] = {}
         self._known = lru_cache(MAX_JOBS)(lambda job: _JobAnswers())
@@ -258,7 +251,7 @@ class Decider:
         for kind in distinct:
             if kind not in known:
                 known[kind] = estimated(self.predictor, self.config, job, kind)
-                self._predicted(known[kind])
+                self.predicted(known[kind])
         return tuple(known[kind] for kind in distinct)
 
     def steps(self, job: PodJob, kinds: Iterable[GpuType], index: TypeIndex | None = None) -> Steps:

@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -38,6 +39,7 @@ class _InterruptedError(Exception):
     """The watch is to end, or to begin anew."""
 
 
+@dataclass(eq=False)
 class ObjectWatch:
     """Follows all objects that a call lists.
 
@@ -47,28 +49,20 @@ class ObjectWatch:
     anew where it has expired or was garbled, and after ``resync_s`` in any case.
     """
 
-    def __init__(
-        self,
-        call: ListCall,
-        listed: Callable[[Iterator[KubeObject]], None],
-        changed: Callable[[KubeObject, float | None], object],
-        *,
-        page: int = PAGE,
-        retry_s: float = RETRY_S,
-        max_retry_s: float = MAX_RETRY_S,
-    ) -> None:
-        self.kind = _kind(call)
+    call: ListCall
+    listed: Callable[[Iterator[KubeObject]], None]
+    changed: Callable[[KubeObject, float | None], object]
+    page: int = PAGE
+    retry_s: float = RETRY_S
+    max_retry_s: float = MAX_RETRY_S
+
+    def __post_init__(self) -> None:
+        self.kind = _kind(self.call)
         self.silent_s = SILENT_S
         self.resync_s = math.inf
         self.error = ""
         self.heard_s = time.monotonic()  # the last word of the API server
         self.synced = threading.Event()
-        self._call = call
-        self._listed = listed
-        self._changed = changed
-        self._page = page
-        self._retry_s = retry_s
-        self._max_retry_s = max_retry_s
         self._watch = _untyped_watch()  # with a type every object would be written and read again
         self._thread = threading.Thread(target=self._run, name=f"watch-{self.kind}", daemon=True)
         self._ended = threading.Event()
@@ -140,7 +134,7 @@ class ObjectWatch:
 
         def all_objects() -> Iterator[KubeObject]:
             nonlocal version
-            for page in pages(self._call, self._page):
+            for page in pages(self.call, self.page):
                 self.heard_s = time.monotonic()
                 version = text(page, "metadata", "resourceVersion")
                 yield from items(page, "items")
@@ -149,7 +143,7 @@ class ObjectWatch:
             if not version:
                 raise ClusterError(f"the list of {self.kind} has no resourceVersion")
 
-        self._listed(all_objects())
+        self.listed(all_objects())
         self._version = version
         self._well()
         self._resync_at_s = time.monotonic() + self.resync_s * random.uniform(0.9, 1)
@@ -157,7 +151,7 @@ class ObjectWatch:
 
     def _opened(self, **options: Any) -> Any:
         """The answer to a watch request, which is a word of the API server, too."""
-        response = self._call(**options)
+        response = self.call(**options)
         if self._interrupted:
             response.close()
             raise _InterruptedError
@@ -173,7 +167,7 @@ class ObjectWatch:
             self._version = None
             raise ClusterError(f"an event of {self.kind} cannot be read: {event!r:.100}")
         if kind in ("ADDED", "MODIFIED", "DELETED"):
-            self._changed(obj, time.time() if kind == "DELETED" else None)
+            self.changed(obj, time.time() if kind == "DELETED" else None)
         self._version = version
         self.heard_s = time.monotonic()
         self._well()
@@ -197,7 +191,7 @@ class ObjectWatch:
             level = logging.INFO if expired else logging.WARNING
             _log.log(level, "watch of %s: %s", self.kind, self.error)
         if self._version is not None or self._failures > 1:
-            pause_s = min(self._max_retry_s, self._retry_s * 2.0 ** min(self._failures, 30))
+            pause_s = min(self.max_retry_s, self.retry_s * 2.0 ** min(self._failures, 30))
             self._ended.wait(random.uniform(0.5, 1.0) * pause_s)
 
 

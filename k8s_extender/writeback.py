@@ -207,6 +207,7 @@ TOO_MANY, SERVER_ERROR = 429, 500
 SETTLED = frozenset((404, 409, 410, 422))
 
 
+@dataclass(eq=False, kw_only=True)
 class ApiQueue:
     """Makes calls one after another, in a thread of its own.
 
@@ -215,19 +216,14 @@ class ApiQueue:
     of the calls: done, settled, dropped, failed; retried counts attempts.
     """
 
-    def __init__(
-        self,
-        *,
-        capacity: int = CAPACITY,
-        retry_s: float = RETRY_S,
-        max_retry_s: float = MAX_RETRY_S,
-    ) -> None:
+    capacity: int = CAPACITY
+    retry_s: float = RETRY_S
+    max_retry_s: float = MAX_RETRY_S
+
+    def __post_init__(self) -> None:
         self.counts = Counter[str]()
         self._queue: SimpleQueue[tuple[Callable[[], Any], Callable[[], None]] | None]
         self._queue = SimpleQueue()
-        self._capacity = capacity
-        self._retry_s = retry_s
-        self._max_retry_s = max_retry_s
         self._ended = threading.Event()
         self._error = ""
         self._thread = threading.Thread(target=self._run, name="write-back", daemon=True)
@@ -238,7 +234,7 @@ class ApiQueue:
 
         ``lost`` is called where it could not be made, by any thread.
         """
-        if self._ended.is_set() or self._queue.qsize() >= self._capacity:
+        if self._ended.is_set() or self._queue.qsize() >= self.capacity:
             self.counts["dropped"] += 1
             lost()
             return False
@@ -276,11 +272,11 @@ class ApiQueue:
             if attempt == ATTEMPTS or self._ended.is_set() or not passing:
                 raise
             told = (getattr(error, "headers", None) or {}).get("Retry-After", "")
-        pause_s = random.uniform(0.5, 1.0) * self._retry_s * 2.0**attempt
+        pause_s = random.uniform(0.5, 1.0) * self.retry_s * 2.0**attempt
         if told.isascii() and told.isdigit() and len(told) < 6:
             pause_s = float(told)
         self.counts["retried"] += 1
-        self._ended.wait(min(pause_s, self._max_retry_s))
+        self._ended.wait(min(pause_s, self.max_retry_s))
         return self._made(make, attempt + 1)
 
 

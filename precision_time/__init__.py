@@ -18,17 +18,8 @@ if TYPE_CHECKING:
     from predictor.job.training_job import TrainingJob
     from predictor.measure.trace.tracer import trace
 
-__all__ = [
-    "PrecisionTimeError",
-    "Prediction",
-    "Predictions",
-    "TrainingJob",
-    "load_predictor",
-    "predict_many",
-    "predict_phases",
-    "predict_time",
-    "trace",
-]
+__all__ = ["PrecisionTimeError", "Prediction", "Predictions", "TrainingJob", "load_predictor"]
+__all__ += ["predict_many", "predict_phases", "predict_time", "trace"]
 
 
 def __getattr__(name: str) -> object:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import InitVar, dataclass, field, fields, replace
 from functools import lru_cache, partial
 from operator import attrgetter
 from typing import Any
@@ -51,6 +51,7 @@ NO_TEXTS: Mapping[str, Any] = {"argv": (), "environment": {}, "uid": 0} | dict.f
 _counting = attrgetter(*({f.name for f in fields(HookRequest)} - {"name", *NO_TEXTS}))
 
 
+@dataclass(eq=False)
 class SlurmDecider:
     """Decides jobs.
 
@@ -59,27 +60,20 @@ class SlurmDecider:
     last decision that a prediction, or a script that takes long to read, is still to come.
     """
 
-    read_cpu_s = 0.010  # of processor time for what a user wrote, whatever it holds
+    predictor: Predictors
+    policy: SlurmPolicy
+    cluster: InitVar[Cluster | None] = None
+    rules: Rules | None = None
+    version: str = ""
+    memory: SiteMemory = field(default_factory=SiteMemory)
+    ahead: InitVar[QueueAhead | None] = None
+    read_cpu_s: float = 0.010  # of processor time for what a user wrote, whatever it holds
 
-    def __init__(
-        self,
-        predictor: Predictors,
-        policy: SlurmPolicy,
-        cluster: Cluster | None = None,
-        rules: Rules | None = None,
-        version: str = "",
-        memory: SiteMemory | None = None,
-        ahead: QueueAhead | None = None,
-    ) -> None:
-        self.predictor = predictor
-        self.policy = policy
-        self.rules = rules
-        self.version = version
-        self.memory = SiteMemory() if memory is None else memory
+    def __post_init__(self, cluster: Cluster | None, ahead: QueueAhead | None) -> None:
         self.is_open = False
         self._answers: dict[object, HookAnswer] = {}
         self._readings: dict[object, ReadTexts] = {}
-        looked_at = {name for rule in (rules.rules if rules else ()) for name in rule.match}
+        looked_at = {n for rule in (self.rules.rules if self.rules else ()) for n in rule.match}
         self._rules_see_scripts = "script" in looked_at
         self._looked_at = looked_at & {"name", "user", "account", "partition"}
         self._newest: View

@@ -137,12 +137,10 @@ def test_an_unknown_operation_is_refused(times: CollectiveTimes) -> None:
         times.seconds(find_gpu("a100"), "all_shuffle", 1e6, 8, 1)
 
 
-def test_a_gpu_without_rows_says_so_and_follows_its_link(times: CollectiveTimes) -> None:
+def test_a_gpu_without_rows_follows_its_link(times: CollectiveTimes) -> None:
     gpu = find_gpu("v100-sxm3-32gb")
     seconds = times.seconds(gpu, "all_reduce", 4e9, 8, 1)
     assert 7e9 / seconds < gpu.nvlink_bytes_per_s / 2
-    (line,) = times.evidence(gpu, 1)
-    assert line.startswith("nvswitch:")
 
 
 def test_constants_survive_a_round_trip_through_json(times: CollectiveTimes) -> None:

@@ -12,7 +12,7 @@ import logging
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -51,29 +51,22 @@ Handler = Callable[[bytes], bytes | Awaitable[bytes]]
 Page = Callable[[], HttpReply]
 
 
+@dataclass(eq=False, kw_only=True)
 class ExtenderApp:
     """Answers POST by ``handlers`` and GET by ``pages``, both by path without the first slash.
 
     ``unread(path, outcome)`` hears of each request that no handler answered; ``draining`` says when
-    clients are to come back on another connection.
+    clients are to come back on another connection. ``called_at`` is when the last call came, on
+    the monotonic clock.
     """
 
-    def __init__(
-        self,
-        *,
-        pages: Mapping[str, Page],
-        handlers: Mapping[str, Handler] | None = None,
-        max_body_bytes: int = 2**16,
-        unread: Callable[[str, str], None] = lambda path, outcome: None,
-        draining: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self._pages = pages
-        self._handlers = handlers or {}
-        self._max_body_bytes = max_body_bytes
-        self._unread = unread
-        self._draining = draining
-        self._held_bytes = 0
-        self.called_at = 0.0  # when the last call came, on the monotonic clock
+    pages: Mapping[str, Page]
+    handlers: Mapping[str, Handler] = field(default_factory=dict)
+    max_body_bytes: int = 2**16
+    unread: Callable[[str, str], None] = lambda path, outcome: None
+    draining: Callable[[], bool] = lambda: False
+    called_at: float = 0.0
+    _held_bytes: int = 0
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """One request; a verb set with a leading slash is asked with two."""
@@ -84,7 +77,7 @@ class ExtenderApp:
         if reply is None:
             return
         headers = [*reply.headers, (b"content-length", b"%d" % len(reply.body))]
-        if reply.close or self._draining():
+        if reply.close or self.draining():
             headers.append((b"connection", b"close"))
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         await send({"type": "http.response.body", "body": reply.body})
@@ -93,9 +86,9 @@ class ExtenderApp:
         self, method: str, path: str, headers: Mapping[bytes, bytes]
     ) -> HttpReply | None:
         """The reply to what is no call, or one whose body is not to be read; None for a call."""
-        handled, page = path in self._handlers, self._pages.get(path)
+        handled, page = path in self.handlers, self.pages.get(path)
         if not handled and page is None:
-            known = (*self._handlers, *self._pages)
+            known = (*self.handlers, *self.pages)
             return _error(404, f"expected one of {', '.join(f'/{p}' for p in known)}", close=True)
         allowed = ("POST",) if handled else ("GET", "HEAD")
         if method not in allowed:
@@ -109,8 +102,8 @@ class ExtenderApp:
         if headers.get(b"content-encoding", b"identity") != b"identity":
             return self._refused(path, 415, "expected a body without Content-Encoding")
         declared = headers.get(b"content-length", b"0")
-        if declared.isdigit() and int(declared) > self._max_body_bytes:
-            return self._refused(path, 413, f"expected at most {self._max_body_bytes} bytes")
+        if declared.isdigit() and int(declared) > self.max_body_bytes:
+            return self._refused(path, 413, f"expected at most {self.max_body_bytes} bytes")
         return None
 
     async def _called(self, path: str, receive: Receive) -> HttpReply | None:
@@ -122,29 +115,29 @@ class ExtenderApp:
             while True:
                 message = await receive()
                 if message["type"] != "http.request":
-                    self._unread(path, "gone")
+                    self.unread(path, "gone")
                     return None
                 chunks.append(message["body"])
                 if not message["more_body"]:
                     break
                 held += len(message["body"])
                 self._held_bytes += len(message["body"])
-                if held > SMALL_BYTES and self._held_bytes > BODIES_AT_ONCE * self._max_body_bytes:
+                if held > SMALL_BYTES and self._held_bytes > BODIES_AT_ONCE * self.max_body_bytes:
                     return self._refused(path, 503, "too many large bodies at once")
-            found = self._handlers[path](b"".join(chunks))
+            found = self.handlers[path](b"".join(chunks))
             return HttpReply(200, found if isinstance(found, bytes) else await found)
         except WireError as error:
-            self._unread(path, "bad_request")
+            self.unread(path, "bad_request")
             return _error(400, str(error))
         except Exception:
-            self._unread(path, "failed")
+            self.unread(path, "failed")
             _log.exception("%s failed", path)
             return _error(500, "an error of the extender, see its log")
         finally:
             self._held_bytes -= held
 
     def _refused(self, path: str, status: int, text: str) -> HttpReply:
-        self._unread(path, "too_large" if status == 413 else "refused")
+        self.unread(path, "too_large" if status == 413 else "refused")
         return _error(status, text, close=True)
 
 

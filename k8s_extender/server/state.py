@@ -10,6 +10,7 @@ import logging
 import socket
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from prometheus_client import ProcessCollector, generate_latest
@@ -150,6 +151,7 @@ class ServerState:
         return tuple(reasons)
 
 
+@dataclass(eq=False)
 class Upkeep:
     """Loads, and reloads what changes, until it is cancelled; ``path`` is the configuration's.
 
@@ -157,10 +159,11 @@ class Upkeep:
     thread while answers go out.
     """
 
-    def __init__(self, state: ServerState, metrics: ExtenderMetrics, path: Path | None) -> None:
-        self._state = state
-        self._metrics = metrics
-        self._path = path
+    state: ServerState
+    metrics: ExtenderMetrics
+    path: Path | None
+
+    def __post_init__(self) -> None:
         self._predictors = PredictorLoader()
         self._warm: LoadedPredictor | None = None
 
@@ -174,10 +177,10 @@ class Upkeep:
         decider = Decider(
             loaded.predictor,
             config,
-            self._state.table,
+            self.state.table,
             rules=rules,
             version=loaded.version,
-            predicted=self._metrics.predicted,
+            predicted=self.metrics.predicted,
             site=SiteEstimates(read_state().memory, loaded.predictor, config.site),
         )
         if loaded is not self._warm:
@@ -194,15 +197,15 @@ class Upkeep:
     async def load(self) -> None:
         """Make the first decider, trying until there is one."""
         until_s = time.monotonic() + SYNC_S
-        while not self._state.nodes.synced.is_set() and time.monotonic() < until_s:
+        while not self.state.nodes.synced.is_set() and time.monotonic() < until_s:
             await asyncio.sleep(SYNC_POLL_S)  # in no thread: the process would end after it
-        while self._state.decider is None:
+        while self.state.decider is None:
             try:
-                await self._use(await asyncio.to_thread(self.decider, self._state.config))
+                await self._use(await asyncio.to_thread(self.decider, self.state.config))
             except Exception as error:
                 known = isinstance(error, PrecisionTimeError)
                 reason = str(error) if known else "the predictor cannot be loaded, see the log"
-                self._state.loading_failed = reason
+                self.state.loading_failed = reason
                 text = "not ready: %s; trying again in %.0f s"
                 _log.error(text, reason, RETRY_S, exc_info=None if known else error)
                 await asyncio.sleep(RETRY_S)
@@ -210,11 +213,11 @@ class Upkeep:
     async def watch_files(self, certificates: Certificates | None, every_s: float) -> None:
         """Reload configuration, site rules, what calibrate learned, certificates on a change."""
         watched = []
-        if (path := self._path) is not None:
+        if (path := self.path) is not None:
             watched.append(
                 WatchedFiles(
                     "configuration",
-                    lambda: [path, home() / FILE_NAME, *filter(None, [self._state.config.rules])],
+                    lambda: [path, home() / FILE_NAME, *filter(None, [self.state.config.rules])],
                     lambda: self._reload(path),
                 )
             )
@@ -222,24 +225,24 @@ class Upkeep:
             watched.append(
                 WatchedFiles("certificate", lambda: certificates.files, certificates.reload)
             )
-        await watch_files(watched, self._metrics.reloaded, every_s)
+        await watch_files(watched, self.metrics.reloaded, every_s)
 
     async def _use(self, decider: Decider) -> None:
-        former = self._state.decider
+        former = self.state.decider
         same = former is not None and former.predictor is decider.predictor
         del former
-        self._state.decider, self._state.config = decider, decider.config
-        self._metrics.predictor(decider.version)
+        self.state.decider, self.state.config = decider, decider.config
+        self.metrics.predictor(decider.version)
         _log.info("predictor %s, policy %s", decider.version, decider.config.prioritize.policy)
         if not same:
             await asyncio.to_thread(settle_memory)
 
     async def _reload(self, path: Path) -> None:
-        config, old = read_config(path), self._state.config
+        config, old = read_config(path), self.state.config
         if config.server != old.server:
             _log.warning("server.* of the configuration takes effect at the next start")
             config = config.model_copy(update={"server": old.server})
         decider = await asyncio.to_thread(self.decider, config)
         if (config.hardware, config.nodes) != (old.hardware, old.nodes):
-            self._state.nodes.use(config)
+            self.state.nodes.use(config)
         await self._use(decider)

@@ -68,7 +68,7 @@ class CollectiveTimes:
         network = fabric_of(gpu, fabric) if nodes > 1 else None
         call = call_of(gpu, code, payload_bytes, gpus, nodes, network)
         family = None if call.fabric is None else self.families[call.fabric.family]
-        return collective_seconds(self._topology(gpu)[1], family, call)
+        return collective_seconds(self._topology(gpu), family, call)
 
     def link_bytes_per_s(self, gpu: Gpu, nodes: int, fabric: str | None = None) -> float:
         """Nominal one-way bandwidth of the slowest link a job on ``nodes`` nodes uses."""
@@ -76,13 +76,6 @@ class CollectiveTimes:
             network = fabric_of(gpu, fabric)
             return network.rail_bytes_per_s * network.rails
         return link_bytes_per_s(gpu, node_of(gpu.name).topology, 2)
-
-    def evidence(self, gpu: Gpu, nodes: int, fabric: str | None = None) -> list[str]:
-        """What the times on this GPU and fabric rest on."""
-        lines = [self._line(self._topology(gpu)[0])]
-        if nodes > 1:
-            lines.append(self._line(fabric_of(gpu, fabric).family))
-        return lines
 
     def to_arrays(self) -> dict[str, dict[str, list[float]]]:
         """The constants as JSON-able lists."""
@@ -102,16 +95,12 @@ class CollectiveTimes:
             {key: int(value[0]) for key, value in arrays["measured"].items()},
         )
 
-    def _line(self, key: str) -> str:
-        rows = self.measured.get(key)
-        return f"{key}: {rows} measured collectives" if rows else f"{key}: nominal, not measured"
-
-    def _topology(self, gpu: Gpu) -> tuple[str, Floats]:
+    def _topology(self, gpu: Gpu) -> Floats:
         topology = node_of(gpu.name).topology
         own = f"{topology}/{architecture_of(gpu)}"
-        key = own if own in self.topologies else topology
-        fitted = self.topologies.get(key)  # an artifact may be older than a topology
-        return key, _prior(topology)[0] if fitted is None else fitted
+        fitted = self.topologies.get(own, self.topologies.get(topology))
+        # an artifact may be older than a topology
+        return _prior(topology)[0] if fitted is None else fitted
 
     @classmethod
     def _fit_topologies(cls, rows: Sequence[_Row]) -> CollectiveTimes:
@@ -136,7 +125,7 @@ class CollectiveTimes:
             if len(own) < MIN_ROWS:
                 continue
             target = np.log([row.seconds for row in own])
-            inside = [self._topology(row.gpu)[1] for row in own]
+            inside = [self._topology(row.gpu) for row in own]
 
             def residuals(
                 x: Floats,

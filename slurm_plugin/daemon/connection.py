@@ -13,6 +13,7 @@ import stat
 import struct
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -70,6 +71,7 @@ class Closing(StrEnum):
     IDLE = "idle"
 
 
+@dataclass(eq=False)
 class Connections:
     """All connections of the daemon; ``closing`` is told of each one that we end.
 
@@ -78,13 +80,12 @@ class Connections:
     and is answered at once where nobody else is connected.
     """
 
-    def __init__(
-        self, decisions: Decisions, peers: Peers, closing: Callable[[Closing], None]
-    ) -> None:
+    decisions: Decisions
+    peers: Peers
+    closing: Callable[[Closing], None]
+
+    def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._decisions = decisions
-        self._peers = peers
-        self._closing = closing
         self._open: dict[socket.socket, asyncio.Task[None]] = {}
 
     def listen(self, listening: socket.socket) -> None:
@@ -112,11 +113,11 @@ class Connections:
         for connected in arrived:
             raw = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
             uid, received = _UCRED.unpack(raw)[1], bytearray()  # as the kernel knows it
-            if not self._peers.accept(uid):
+            if not self.peers.accept(uid):
                 _log.warning("refused a connection of uid %d", uid)
-                self._closing(Closing.FOREIGN)
+                self.closing(Closing.FOREIGN)
             elif len(self._open) == MAX_CONNECTIONS:
-                self._closing(Closing.TOO_MANY)
+                self.closing(Closing.TOO_MANY)
             elif self._open or len(arrived) > 1 or not self._at_once(connected, received):
                 task = self._loop.create_task(self._connected(connected, received))
                 self._open[connected] = task
@@ -128,7 +129,7 @@ class Connections:
         with suppress(BlockingIOError, ConnectionError):
             received += connected.recv(MAX_REQUEST_BYTES)
             if received.find(b"\n") + 1 == len(received) > 0:
-                if (answer := self._decisions.at_once(bytes(received))) is None:
+                if (answer := self.decisions.at_once(bytes(received))) is None:
                     return False
                 received.clear()
                 connected.send(answer)
@@ -140,7 +141,7 @@ class Connections:
         try:
             with connected, suppress(ConnectionError):  # the client went
                 if (why := await self._served(connected, received)) is not None:
-                    self._closing(why)
+                    self.closing(why)
         finally:  # at once: who connects next counts those that are left
             del self._open[connected]
 
@@ -160,7 +161,7 @@ class Connections:
                         received += part
                 line, seen = bytes(received[:end]), 0
                 del received[:end]
-                answer = await self._decisions.answer(line)
+                answer = await self.decisions.answer(line)
                 async with asyncio.timeout(IDLE_S):
                     await self._loop.sock_sendall(connected, answer)
             except TimeoutError:

@@ -15,6 +15,7 @@ import signal
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from dataclasses import InitVar, dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_plus
 
@@ -64,6 +65,7 @@ class FairQueue:
         return found
 
 
+@dataclass(eq=False)
 class Decisions:
     """Answers request lines; lives on an event loop of the main thread.
 
@@ -74,23 +76,20 @@ class Decisions:
     something was finished after its answer, both on the loop.
     """
 
-    def __init__(
-        self,
-        decider: SlurmDecider,
-        aside: DeciderProcess,
-        renew: Callable[[], DeciderProcess],
-        report: Callable[[str, ChildAnswer, float], None],
-        finished: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.decider = decider
+    decider: SlurmDecider
+    child: InitVar[DeciderProcess]
+    renew: InitVar[Callable[[], DeciderProcess]]
+    report: Callable[[str, ChildAnswer, float], None]
+    finished: Callable[[], None] = lambda: None
+
+    def __post_init__(self, child: DeciderProcess, renew: Callable[[], DeciderProcess]) -> None:
         self.deadline_s, self.prediction_s = 0.04, 0.0
-        self._report, self._tell_finished = report, finished
         self._loop = asyncio.get_running_loop()
         self._later: OrderedDict[str, HookAnswer | None] = OrderedDict()
         self._queue, self._aside_queue = FairQueue(), FairQueue()
         self._in_turns = False
         self._ids = (f"{os.getpid():x}-{number}" for number in itertools.count(1))
-        self.aside = Lane(aside, renew, self._answered)
+        self.aside = Lane(child, renew, self._answered)
 
     def at_once(self, line: bytes) -> bytes | None:
         """The answer to one request line; None where it has to wait."""
@@ -114,7 +113,7 @@ class Decisions:
 
     def _told(self, pending: Pending, found: ChildAnswer) -> bytes:
         elapsed_s = time.perf_counter() - pending.started_s
-        self._loop.call_later(REPORT_AFTER_S, self._report, pending.name, found, elapsed_s)
+        self._loop.call_later(REPORT_AFTER_S, self.report, pending.name, found, elapsed_s)
         return found.line
 
     async def decide_aside(self, line: bytes) -> HookAnswer | None:
@@ -194,8 +193,8 @@ class Decisions:
                 self._later.pop(pending.name, None)  # it is decided anew
             elapsed_s = time.perf_counter() - pending.started_s
             found = found._replace(ending=Ending.FINISHED_LATE)
-            self._report(pending.name, found, elapsed_s)
-            self._tell_finished()
+            self.report(pending.name, found, elapsed_s)
+            self.finished()
 
     def _answered(self, pending: Pending | None, found: ChildAnswer) -> None:
         if isinstance(self.decider.predictor, MadeBefore):

@@ -61,6 +61,7 @@ class Pending:
     decided: asyncio.Future[ChildAnswer]
 
 
+@dataclass(eq=False)
 class Lane:
     """Asks a child one thing after the other, on an event loop.
 
@@ -68,26 +69,24 @@ class Lane:
     which ``renew`` makes.
     """
 
-    def __init__(
-        self,
-        child: DeciderProcess,
-        renew: Callable[[], DeciderProcess],
-        answered: Callable[[Pending | None, ChildAnswer], None],
-    ) -> None:
+    child: DeciderProcess | None
+    renew: Callable[[], DeciderProcess]
+    answered: Callable[[Pending | None, ChildAnswer], None]
+
+    def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._renew = renew
-        self._answered = answered
         self.asked: Pending | None = None
         self._asked_s = 0.0
         self._view: bytes | None = None
         self._untold = False
         self._closed = False
-        self._use(child)
+        assert self.child is not None
+        self._use(self.child)
 
     @property
     def free(self) -> bool:
         """True where it can be asked."""
-        return self.asked is None and self._child is not None
+        return self.asked is None and self.child is not None
 
     def ask(self, pending: Pending) -> None:
         """Ask; only where it is free."""
@@ -116,7 +115,7 @@ class Lane:
         self._drop()
 
     def _use(self, child: DeciderProcess) -> None:
-        self._child: DeciderProcess | None = child
+        self.child = child
         self._loop.add_reader(child.channel.fileno(), self._read)
         self._untold = self._view is not None
         self._tell_newest()
@@ -128,36 +127,36 @@ class Lane:
             self._send(self._view)
 
     def _send(self, said: tuple[bytes, str] | bytes | None) -> None:
-        assert self._child is not None
+        assert self.child is not None
         try:
-            self._child.channel.send_bytes(pickle.dumps(said))
+            self.child.channel.send_bytes(pickle.dumps(said))
         except OSError:
             self._loop.call_soon(self._lost)
 
     def _drop(self) -> None:
         """End the child; what it was asked counts as failed."""
-        child, self._child = self._child, None
+        child, self.child = self.child, None
         if child is not None:
             self._loop.remove_reader(child.channel.fileno())
             child.close()
         asked, self.asked = self.asked, None
         if asked is not None:
-            self._answered(asked, unchanged(Ending.FAILED, asked.name))
+            self.answered(asked, unchanged(Ending.FAILED, asked.name))
 
     def _read(self) -> None:
-        assert self._child is not None
+        assert self.child is not None
         try:
-            said = self._child.channel.recv()
+            said = self.child.channel.recv()
         except (EOFError, OSError):
             self._lost()
             return
         asked, self.asked = self.asked, None
         self._tell_newest()
         if asked is not None:
-            self._answered(asked, said)
+            self.answered(asked, said)
 
     def _lost(self) -> None:
-        if self._child is None:
+        if self.child is None:
             return
         self._drop()
         if not self._closed:
@@ -169,7 +168,7 @@ class Lane:
             await asyncio.sleep(pause_s)
             child = None
             try:
-                child = await asyncio.to_thread(self._renew)
+                child = await asyncio.to_thread(self.renew)
                 await asyncio.to_thread(child.loaded)
             except (SlurmError, OSError) as error:
                 _log.warning("no process to decide: %s", error)
@@ -178,5 +177,5 @@ class Lane:
                     child.close()
                 continue
             self._use(child)
-            self._answered(None, unchanged(Ending.FAILED, ""))
+            self.answered(None, unchanged(Ending.FAILED, ""))
             return

@@ -134,23 +134,19 @@ class _Known:
     asks: tuple[str, ...] | None = None
 
 
+@dataclass(eq=False)
 class Reconciler:
     """Looks at the queue at start, when something was finished late, and every EVERY_S.
 
     ``policy`` may be replaced; ``told`` hears what became of each job.
     """
 
-    def __init__(
-        self,
-        policy: SlurmPolicy,
-        view: Callable[[], Cluster | None],
-        decisions: Decisions,
-        told: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        self.policy = policy
-        self._view = view
-        self._decisions = decisions
-        self._told = told
+    policy: SlurmPolicy
+    view: Callable[[], Cluster | None]
+    decisions: Decisions
+    told: Callable[[str], None] = lambda _: None
+
+    def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._soon, self._stop = threading.Event(), threading.Event()
         self._known: dict[str, _Known] = defaultdict(_Known)
@@ -188,7 +184,7 @@ class Reconciler:
 
     def look(self) -> None:
         """One pass; raises SourceError."""
-        cluster = self._view()
+        cluster = self.view()
         if cluster is None:
             return
         commands = Commands.of(self.policy.slurm)
@@ -257,7 +253,7 @@ class Reconciler:
             return False
         if mark is None:
             return any("gpu" in job.row[f"tres-per-{of}"] for of in PER)
-        return mark.later is not None and not self._decisions.later(mark.later)[0]
+        return mark.later is not None and not self.decisions.later(mark.later)[0]
 
     def _line(
         self,
@@ -332,7 +328,7 @@ class Reconciler:
     def _answer(self, job: PendingJob, request: HookRequest) -> HookAnswer | None:
         """The decision that was finished late, else one made now; None while it is being made."""
         if job.mark is not None and job.mark.later is not None:
-            known, answer = self._decisions.later(job.mark.later)
+            known, answer = self.decisions.later(job.mark.later)
             if answer is not None and (request.time_limit is None or not answer.time_limit):
                 return answer
             if known and answer is None:
@@ -340,7 +336,7 @@ class Reconciler:
         if self._stop.is_set():
             return None
         line = encode_request(request)
-        asked = asyncio.run_coroutine_threadsafe(self._decisions.decide_aside(line), self._loop)
+        asked = asyncio.run_coroutine_threadsafe(self.decisions.decide_aside(line), self._loop)
         try:
             return asked.result(ANSWER_S)
         except (TimeoutError, CancelledError):
@@ -352,7 +348,7 @@ class Reconciler:
         status = _feed(commands, updates)
         for name, kind, _ in updates:
             self._known[name].tries += 1
-            self._told(kind)
+            self.told(kind)
         _log.info("pending jobs made good: %d%s", len(updates), ", some refused" if status else "")
         self._stop.wait(BREATH_S)
 

@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,7 @@ _log = logging.getLogger(__name__)
 _events = event_logger(__name__)
 
 
+@dataclass(eq=False)
 class SlurmDaemon:
     """One daemon, made on the event loop it will run on.
 
@@ -59,21 +61,17 @@ class SlurmDaemon:
     decides aside (decider_child), both at start and at each reload.
     """
 
-    def __init__(
-        self,
-        policy: SlurmPolicy,
-        load: Callable[[bool], SlurmDecider],
-        decider_command: Sequence[str],
-        snapshot_command: Sequence[str] | None = None,
-    ) -> None:
+    policy: SlurmPolicy
+    load: Callable[[bool], SlurmDecider]
+    decider_command: Sequence[str]
+    snapshot_command: Sequence[str] = CHILD
+
+    def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._policy = policy
-        self._load = load
-        self._child = partial(DeciderProcess, tuple(decider_command))
+        self._child = partial(DeciderProcess, tuple(self.decider_command))
         self._decisions: Decisions | None = None
-        self._snapshot_command = snapshot_command or CHILD
-        self._snapshots = self._views(policy.slurm)
-        self._peers = Peers(policy.daemon.allowed_users)
+        self._snapshots = self._views(self.policy.slurm)
+        self._peers = Peers(self.policy.daemon.allowed_users)
         self._metrics = DaemonMetrics()
         self._metrics.watch_snapshots(lambda: self._snapshots)
         self._stopping = asyncio.Event()
@@ -82,7 +80,7 @@ class SlurmDaemon:
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT; raises PrecisionTimeError where it cannot start."""
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        settings = self._policy.daemon
+        settings = self.policy.daemon
         self._socket = DaemonSocket(settings.socket)
         server = None
         try:
@@ -102,7 +100,7 @@ class SlurmDaemon:
         """What decides now and aside, once both can; raises PrecisionTimeError."""
         aside = self._child()
         try:
-            decider = self._load(False)
+            decider = self.load(False)
             decider.version = aside.loaded()
         except PrecisionTimeError:
             aside.close()
@@ -131,7 +129,7 @@ class SlurmDaemon:
             self._socket.give_to(self._peers.slurm_user)
         connections.listen(listening)
         notify("READY=1", f"STATUS=predictor {decider.version}")
-        _log.info("ready on %s, predictor %s", self._policy.daemon.socket, decider.version)
+        _log.info("ready on %s, predictor %s", self.policy.daemon.socket, decider.version)
         self._reconciler.start()
         tasks = [
             asyncio.create_task(t) for t in (self._look_after(decisions.aside), self._reload())
@@ -176,7 +174,7 @@ class SlurmDaemon:
 
     async def _read_anew(self) -> None:
         decider, aside = await asyncio.to_thread(self._loaded)
-        if decider.policy.slurm != self._policy.slurm:
+        if decider.policy.slurm != self.policy.slurm:
             old, new = self._snapshots, self._views(decider.policy.slurm)
             # The view there is stays until the next arrives.
             new.latest, new.packed, new.failures = old.latest, old.packed, old.failures
@@ -195,7 +193,7 @@ class SlurmDaemon:
             decider.look(*pickle.loads(packed))
             self._decisions.aside.tell(packed)
         policy = decider.policy
-        old, new = self._policy.daemon, policy.daemon
+        old, new = self.policy.daemon, policy.daemon
         for name in ("socket", "metrics", "log_format"):
             if getattr(old, name) != getattr(new, name):
                 _log.warning("daemon.%s has changed: it takes a restart", name)
@@ -208,7 +206,7 @@ class SlurmDaemon:
         if (view := self._snapshots.latest) is not None and policy.order.mode != "off":
             for text in order_warnings(policy.order, view.settings):
                 _log.warning("%s", text)
-        self._policy = policy
+        self.policy = policy
 
     def _views(self, slurm: Slurm) -> Snapshots:
         def arrived(cluster: Cluster, packed: bytes) -> None:
@@ -216,7 +214,7 @@ class SlurmDaemon:
                 self._decisions.decider.look(*pickle.loads(packed))
             self._loop.call_soon_threadsafe(self._arrived, cluster, packed)
 
-        return Snapshots(slurm, arrived, self._snapshot_command, self._policy.daemon.log_format)
+        return Snapshots(slurm, arrived, self.snapshot_command, self.policy.daemon.log_format)
 
     def _arrived(self, cluster: Cluster, packed: bytes) -> None:
         """Pass the newest view on, and answer SlurmUser once Slurm has said who that is."""

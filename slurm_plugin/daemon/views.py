@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 
 from predictor.service.logs import logging_to
@@ -37,6 +37,7 @@ NICE = 5  # whoever waits to answer goes first
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Snapshots:
     """Views of Slurm from a child that is started again, ever later, when it ends.
 
@@ -45,21 +46,18 @@ class Snapshots:
     in the thread that reads them.
     """
 
-    def __init__(
-        self,
-        policy: Slurm,
-        arrived: Callable[[Cluster, bytes], None] = lambda *_: None,
-        command: Sequence[str] = CHILD,
-        log_format: str = "json",
-    ) -> None:
+    policy: Slurm
+    arrived: Callable[[Cluster, bytes], None] = lambda *_: None
+    command: Sequence[str] = CHILD
+    log_format: str = "json"
+
+    def __post_init__(self) -> None:
         self.latest: Cluster | None = None
         self.packed: bytes | None = None
         self.failures = 0
         self.settled = threading.Event()
         self.child: subprocess.Popen[bytes] | None = None
-        self._policy = policy
-        self._arrived = arrived
-        self._command = (*command, log_format, policy.model_dump_json())
+        self._command = (*self.command, self.log_format, self.policy.model_dump_json())
         self._stop = threading.Event()
         self._heard_s = time.monotonic()
         self._pause_s = FIRST_PAUSE_S
@@ -120,7 +118,7 @@ class Snapshots:
         if self._trouble:
             _log.info("Slurm can be read again")
             self._trouble = ""
-        self._arrived(*said)
+        self.arrived(*said)
 
     def _failed(self, text: str) -> None:
         self.failures += 1
@@ -131,7 +129,7 @@ class Snapshots:
 
     def _watch(self) -> None:
         """End a child that says nothing for longer than all its commands may take."""
-        longest_s = self._policy.refresh_s + COMMANDS * self._policy.command_timeout_s
+        longest_s = self.policy.refresh_s + COMMANDS * self.policy.command_timeout_s
         while not self._stop.wait(1.0):
             if time.monotonic() - self._heard_s > longest_s:
                 self._kill()

@@ -140,6 +140,7 @@ FAR_EVERY_S = 3600.0
 Open = Callable[[], History]
 
 
+@dataclass(eq=False)
 class SlurmFollower:
     """Looks at Slurm again and again, and keeps nothing that it could not read anew.
 
@@ -147,12 +148,11 @@ class SlurmFollower:
     nothing is held but the last report of each running job. The first look is from ``since_s`` on.
     """
 
-    def __init__(
-        self, open_history: Open, *, since_s: float | None = None, overlap_s: float = OVERLAP_S
-    ) -> None:
-        self._open = open_history
-        self._since_s = since_s
-        self._overlap_s = overlap_s
+    open_history: Open
+    since_s: float | None = None
+    overlap_s: float = OVERLAP_S
+
+    def __post_init__(self) -> None:
         self._history: History | None = None
         self._source: SlurmSource | None = None
         self._reports = Reports()
@@ -166,19 +166,19 @@ class SlurmFollower:
         source = self._source = self._source or open_source(policy.slurm)
         self._reports.look(source.queue(), policy)
         far = time.monotonic() - self._far_s >= FAR_EVERY_S
-        overlap_s = self._overlap_s if far else min(NEAR_S, self._overlap_s)
+        overlap_s = self.overlap_s if far else min(NEAR_S, self.overlap_s)
         try:
-            history = self._history = self._history or self._open()
+            history = self._history = self._history or self.open_history()
             name = cursor_of(source.settings().cluster_name)
             read = period(
-                history.cursor(name), time.time(), since_s=self._since_s, overlap_s=overlap_s
+                history.cursor(name), time.time(), since_s=self.since_s, overlap_s=overlap_s
             )
             found = records(policy, read.since_s, read.until_s, self._reports)
             tally = fill(history, found, cursor=name, since_s=read.since_s)
         except HistoryError:
             self._history = None  # opened anew with the next look
             raise
-        self._since_s = None
+        self.since_s = None
         if far:
             self._far_s = time.monotonic()
         return tally

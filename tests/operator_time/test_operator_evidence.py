@@ -11,8 +11,11 @@ from predictor.graphs.operator import Direction, Kind, Operator
 from predictor.job.precision import Dtype
 from predictor.physics.autocast import TypedOperator
 from predictor.physics.operator_time import OperatorTimes
+from predictor.physics.operator_time.fit import POOLED, FittedOperators
+from predictor.physics.operator_time.groups import slots
+from predictor.physics.operator_time.model import EFFICIENCY, HALF_RATE_TABLE, MISALIGNMENT
 from predictor.physics.operator_time.samples import silicon_of
-from profiles.gpus import find_gpu, gpus
+from profiles.gpus import Gpu, find_gpu, gpus
 from profiles.tables import operators, take
 
 CONV = Operator(Kind.CONV, Direction.FORWARD, (50176, 64, 576, 1, 9, 1), 3.7e9, 4e6, 3.2e6)
@@ -25,17 +28,30 @@ def typed(operator: Operator, dtype: Dtype, tensor_core: bool = True) -> TypedOp
     return TypedOperator(operator, dtype, bytes_, tensor_core)
 
 
-def test_a_gpu_with_rows_names_its_own_table(times: OperatorTimes) -> None:
-    (line,) = times.evidence(find_gpu("a100-sxm4-80gb"), [typed(GEMM, Dtype.BF16)])
-    assert line.startswith("gemm/half: own table")
+def taught_by(times: OperatorTimes, gpu: Gpu, operator: TypedOperator) -> list[FittedOperators]:
+    """Of what was fitted, whose constants price the operator on the GPU."""
+    (slot,) = slots(times.work(gpu, [operator]))
+    constants = times.constants(gpu)[slot]
+    same = (np.array_equal(f.constants, constants[: len(f.constants)]) for f in times.fitted)
+    return [one for one, alike in zip(times.fitted, same, strict=True) if alike]
+
+
+def test_a_gpu_with_rows_has_its_own_table(times: OperatorTimes) -> None:
+    gpu = find_gpu("a100-sxm4-80gb")
+    (own,) = taught_by(times, gpu, typed(GEMM, Dtype.BF16))
+    assert own.group == "gemm/half"
+    assert gpu.name in own.gpus
 
 
 def test_a100_convolutions_are_carried_over_from_the_same_format(times: OperatorTimes) -> None:
-    (line,) = times.evidence(find_gpu("a100-sxm4-80gb"), [typed(CONV, Dtype.FP16)])
-    assert line.startswith("conv/half: carried over from")
-    assert "v100-sxm2-16gb" in line
-    (line,) = times.evidence(find_gpu("a100-sxm4-80gb"), [typed(CONV, Dtype.TF32)])
-    assert "carried over of conv/half" in line
+    fitted = {(one.group, one.architecture): one.constants for one in times.fitted}
+    gpu = find_gpu("a100-sxm4-80gb")
+    for dtype in (Dtype.FP16, Dtype.TF32):
+        operator = typed(CONV, dtype)
+        assert not taught_by(times, gpu, operator)  # moved by what products reach on it
+        (slot,) = slots(times.work(gpu, [operator]))
+        carried = times.constants(gpu)[slot] == fitted["conv/half", POOLED]
+        assert np.flatnonzero(~carried).tolist() == [EFFICIENCY, MISALIGNMENT]
 
 
 @pytest.mark.slow
@@ -52,7 +68,7 @@ def test_tensor_core_convolutions_never_learn_from_fp32_rows() -> None:
     assert after.seconds(gpu, [full])[0] > 3 * before.seconds(gpu, [full])[0]
 
 
-def test_every_kind_has_a_price_and_a_reason_on_every_gpu(times: OperatorTimes) -> None:
+def test_every_kind_has_a_price_on_every_gpu(times: OperatorTimes) -> None:
     shape = (64, 64, 64, 1, 1, 1)
     some = [
         typed(Operator(kind, direction, shape, 5e5, 1e5, 1e5), dtype, tensor_core)
@@ -65,7 +81,6 @@ def test_every_kind_has_a_price_and_a_reason_on_every_gpu(times: OperatorTimes) 
         seconds = times.seconds(gpu, some)
         assert np.all(np.isfinite(seconds))
         assert np.all(seconds > 0)
-        assert all(times.evidence(gpu, some))
 
 
 def test_depthwise_convolution_is_priced_by_its_traffic(times: OperatorTimes) -> None:
@@ -92,11 +107,8 @@ def test_a_card_short_of_power_teaches_none_that_has_it(starved: str, fed: str) 
     rows = (table.op == "gemm") & (table.dtype == "fp32") & np.isin(table.gpu, [starved, fed])
     times = OperatorTimes.fit(take(table, np.flatnonzero(rows)), gpus())
     product = typed(GEMM, Dtype.FP32, tensor_core=False)
-    (own,) = times.evidence(find_gpu(starved), [product])
-    assert own.endswith(f"rows of {starved}")
-    if fed in table.gpu:
-        (other,) = times.evidence(find_gpu(fed), [product])
-        assert other.endswith(f"rows of {fed}")
+    for gpu in {starved, fed} & set(table.gpu):
+        assert [one.gpus for one in taught_by(times, find_gpu(gpu), product)] == [(gpu,)]
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +135,8 @@ def test_a_peak_at_half_rate_is_reached_further(
 def test_cards_at_half_rate_share_their_products_and_nobody_else_does(
     products: OperatorTimes,
 ) -> None:
-    product = [typed(GEMM, Dtype.FP16)]
-    assert "table of sm86h" in products.evidence(find_gpu("rtx4090-24gb"), product)[0]
-    assert "carried over" in products.evidence(find_gpu("rtxa6000-48gb"), product)[0]
+    product = typed(GEMM, Dtype.FP16)
+    (shared,) = taught_by(products, find_gpu("rtx4090-24gb"), product)
+    assert shared.architecture == HALF_RATE_TABLE
+    (own,) = taught_by(products, find_gpu("rtxa6000-48gb"), product)
+    assert own.architecture == POOLED

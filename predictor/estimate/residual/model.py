@@ -65,24 +65,19 @@ class ResidualEstimate:
     like: Tier
 
 
+@dataclass(eq=False)
 class Residual:
     """log(measured / physical) of any job."""
 
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        known: GaussianProcess,
-        novel: GaussianProcess,
-        shares: Mapping[Tier, PhysicsShare],
-        spread: Spread,
-    ) -> None:
-        self.vocabulary = vocabulary
-        self.known = known
-        self.novel = novel
-        self.shares = shares
-        self.spread = spread
-        self._keys = KnownKeys(known.table)
-        self._rows_of_source = np.bincount(known.table.column("source"))
+    vocabulary: Vocabulary
+    known: GaussianProcess
+    novel: GaussianProcess
+    shares: Mapping[Tier, PhysicsShare]
+    spread: Spread
+
+    def __post_init__(self) -> None:
+        self._keys = KnownKeys(self.known.table)
+        self._rows_of_source = np.bincount(self.known.table.column("source"))
 
     def estimate(self, rows: Sequence[Features]) -> list[ResidualEstimate]:
         """One estimate a row."""

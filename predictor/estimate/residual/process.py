@@ -136,18 +136,18 @@ def after_run(shared: Floats, at: int, noise: float) -> Floats:
     return left
 
 
+@dataclass(eq=False)
 class GaussianProcess:
     """A fitted process ready to predict new rows."""
 
-    def __init__(
-        self, table: EncodedRows, hyper: Hyperparameters, alpha: Floats, noise: Floats, mean: float
-    ) -> None:
-        self.table = table
-        self.hyper = hyper
-        self.alpha = alpha
-        self.noise = noise
-        self.mean = mean
-        self.cross = CrossCovariance(table, hyper)
+    table: EncodedRows
+    hyper: Hyperparameters
+    alpha: Floats
+    noise: Floats
+    mean: float
+
+    def __post_init__(self) -> None:
+        self.cross = CrossCovariance(self.table, self.hyper)
         self._system = lru_cache(SYSTEMS)(self._system_of)
 
     @classmethod

@@ -43,11 +43,10 @@ MOST_TOTALS = 4096  # kept at a time; networks of any sizes may be asked for
 
 @dataclass(frozen=True, slots=True)
 class _Prices:
-    """Constants of every slot on one GPU, (slots, p), and the evidence of each."""
+    """Constants of every slot on one GPU, (slots, p)."""
 
     engines: Engines
     constants: Floats
-    evidence: Mapping[int, str]
 
 
 @dataclass(frozen=True)
@@ -91,15 +90,6 @@ class OperatorTimes:
             return self._processor(gpu).seconds(work)
         return price(self._on(gpu).constants, work)
 
-    def evidence(self, gpu: Gpu, operators: Sequence[TypedOperator]) -> list[str]:
-        """What the prices of ``operators`` rest on, one line per kind and format among them."""
-        if not operators:
-            return []
-        work = self.work(gpu, operators)
-        if gpu.kind == CPU:
-            return self._processor(gpu).evidence(work)
-        return [self._on(gpu).evidence[int(slot)] for slot in np.unique(slots(work))]
-
     def to_arrays(self) -> dict[str, list[object]]:
         """The fitted constants as JSON-able columns."""
         columns = {name: [getattr(f, name) for f in self.fitted] for name in _COLUMNS}
@@ -131,11 +121,10 @@ class OperatorTimes:
     def _resolve(self, gpu: Gpu) -> _Prices:
         table = {(f.group, f.architecture): f for f in self.fitted}
         constants = np.zeros((len(KINDS) * SLOTS, _WIDEST))
-        evidence = {}
         for group in groups():
-            found, evidence[group.slot] = resolve(table, group, gpu)
+            found = resolve(table, group, gpu)
             constants[group.slot, : len(found)] = found
-        return _Prices(Engines(gpu), constants, evidence)
+        return _Prices(Engines(gpu), constants)
 
 
 _COLUMNS = ("group", "architecture", "constants", "rows", "gpus", "sources")
@@ -181,26 +170,22 @@ KEPLER = -0.65
 LOAD_COST = 1
 
 
-def resolve(table: Table, group: OperatorGroup, gpu: Gpu) -> tuple[Floats, str]:
-    """Constants (p,) for a group on a GPU, and in words where they come from.
+def resolve(table: Table, group: OperatorGroup, gpu: Gpu) -> Floats:
+    """Constants (p,) for a group on a GPU.
 
     Own rows first, then the same group on other GPUs, then its stand-ins, then the prior.
     """
     for candidate in (group, *group.stand_ins):
-        stand_in = "" if candidate == group else f" of {candidate.name}"
         own = _own(table, candidate, gpu)
         if own is not None and (candidate == group or group.kind not in HEAVY):
-            measured = "own table" if gpu.name in own.gpus else f"table of {own.architecture}"
-            rows = f"{own.rows} rows of {', '.join(own.gpus)}"
-            return own.constants, f"{group.name}: {measured}{stand_in}, {rows}"
+            return own.constants
         pooled = own or table.get((candidate.name, POOLED))
         if pooled is not None:
             constants = _rescaled(table, group, candidate, pooled, gpu)
             if gpu.architecture == "kepler":
                 constants[EFFICIENCY] += KEPLER
-            rows = f"{', '.join(pooled.gpus)} ({pooled.rows} rows)"
-            return constants, f"{group.name}: carried over{stand_in} from {rows}"
-    return group.law.prior, f"{group.name}: no measurement anywhere, roofline with priors"
+            return constants
+    return group.law.prior
 
 
 def _own(table: Table, group: OperatorGroup, gpu: Gpu) -> FittedOperators | None:

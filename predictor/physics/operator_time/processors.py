@@ -256,11 +256,6 @@ class ProcessorTimes:
             seconds[index] = self._of_cell(cell_of(int(one)), work.take(index))
         return seconds
 
-    def evidence(self, work: Work) -> list[str]:
-        """What prices rest on, one line a cell."""
-        cells = [cell_of(int(code)) for code in np.unique(codes(work))]
-        return [_evidence(cell, *self._source(cell)) for cell in cells]
-
     def _of_cell(self, cell: Cell, work: Work) -> Floats:
         source, fitted = self._source(cell)
         if fitted is None:
@@ -281,10 +276,3 @@ def _alike(cell: Cell, source: Cell) -> bool:
     """Whether places of two cells mean the same sizes."""
     products = (Kind.CONV, Kind.ATTENTION, Kind.RNN)
     return cell.kind == source.kind or not ({cell.kind, source.kind} & set(products))
-
-
-def _evidence(cell: Cell, source: Cell, fitted: FittedOperators | None) -> str:
-    if fitted is None:
-        return f"{cell.name}: no measurement on this CPU, roofline with priors"
-    of = "" if cell == source else f" of {source.name}"
-    return f"{cell.name}: own table{of}, {fitted.rows} rows of {', '.join(fitted.gpus)}"

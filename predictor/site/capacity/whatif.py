@@ -8,7 +8,7 @@ that was not there before, and one whose type loses GPUs on every type that it f
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 
 import numpy as np
 import polars as pl
@@ -20,6 +20,7 @@ from ...job.training_job import TrainingJob
 from ...planning.cost import Terms, power_of
 from ..backtest.workload import ORDER_BOUND_S, ORDER_WEIGHT
 from ..history.cells import UNLIMITED_S
+from ..history.ingest import Period
 from ..replay import Floats, Ints, Pool, Trace, replay
 from ..similar.estimate import estimate_job
 from ..similar.memory import SiteMemory
@@ -97,7 +98,7 @@ def what_if(
     table = jobs.table.sort("submit_s", "job_id")
     if not table.height:
         raise TraceError("no job ran in the period: there is nothing to replay")
-    replays = _Replays(jobs, table, outlook, terms, pools, most)
+    replays = _Replays(jobs.period, table, outlook, terms, pools, most)
     inside = table.filter(pl.Series(replays.inside))
     waited = (inside["start_s"] - inside["submit_s"]).to_numpy()
     return WhatIf(
@@ -125,7 +126,7 @@ def alternatives(
     together; it says how far the period is typical, not how right the replay is.
     """
     table = jobs.table.sort("submit_s", "job_id").tail(MOST_REPLAYED)
-    replays = _Replays(jobs, table, outlook, terms, pools, most)
+    replays = _Replays(jobs.period, table, outlook, terms, pools, most)
     if not replays.inside.any():
         return ()
     largest = sorted(pools, key=lambda pool: -pool.gpus)[:MOST_TYPES]
@@ -148,6 +149,7 @@ def alternatives(
     )
 
 
+@dataclass(eq=False)
 class _Replays:
     """Replays of the jobs of a table, each under another change of what was.
 
@@ -155,18 +157,16 @@ class _Replays:
     was predicted; ``inside`` (n,) were submitted in the period.
     """
 
-    def __init__(
-        self,
-        jobs: PeriodJobs,
-        table: pl.DataFrame,
-        outlook: Outlook,
-        terms: Terms,
-        pools: Sequence[Pool],
-        most: int,
-    ) -> None:
-        self.table, self.period, self.outlook, self.terms = table, jobs.period, outlook, terms
-        self.pools = pools
-        self.found = configurations(table, outlook, most)
+    period: Period
+    table: pl.DataFrame
+    outlook: Outlook
+    terms: Terms
+    pools: Sequence[Pool]
+    most: InitVar[int]
+
+    def __post_init__(self, most: int) -> None:
+        table = self.table
+        self.found = configurations(table, self.outlook, most)
         self.submit_s = table["submit_s"].to_numpy()
         self.inside = (self.submit_s >= self.period.since_s) & (self.submit_s < self.period.until_s)
         keys = [(one.config, one.gpu_type, one.job.gpus, at) for at, one in enumerate(self.found)]

@@ -15,6 +15,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import tzinfo
 from functools import cache, lru_cache
 from itertools import chain, count, islice
@@ -63,6 +64,7 @@ class _MessyRowError(Exception):
     """A row that cannot be read: why, alike for all such rows, and the cell if it is one."""
 
 
+@dataclass(eq=False)
 class AccountingTable:
     """The runs of a table in a file, and how much of it is read.
 
@@ -72,17 +74,13 @@ class AccountingTable:
     be read or lacks a column that has to be there.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        scheduler: str,
-        *,
-        cluster: str = "",
-        zone: tzinfo | None = None,
-        keep_unknown: bool = False,
-    ) -> None:
-        self._path, self._scheduler, self._cluster = path, scheduler, cluster
-        self._zone, self._keep_unknown = zone, keep_unknown
+    path: Path
+    scheduler: str
+    cluster: str = field(default="", kw_only=True)
+    zone: tzinfo | None = field(default=None, kw_only=True)
+    keep_unknown: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
         self._at, self._size = 0, 1
         self._header: list[str] = []
         self._noted: Noted | None = None
@@ -139,8 +137,8 @@ class AccountingTable:
     @contextmanager
     def _rows(self) -> Iterator[Iterator[list[str]]]:
         try:
-            with self._path.open("rb") as raw:
-                self._size = max(1, self._path.stat().st_size)
+            with self.path.open("rb") as raw:
+                self._size = max(1, self.path.stat().st_size)
                 packed = raw.peek(2).startswith(_GZIP)
                 file = gzip.GzipFile(fileobj=raw) if packed else raw
                 with io.TextIOWrapper(file, "utf-8-sig", errors="replace", newline="") as text:
@@ -153,7 +151,7 @@ class AccountingTable:
                         quoting=csv.QUOTE_NONE if delimiter == "|" else csv.QUOTE_MINIMAL,  # sacct
                     )
         except (OSError, EOFError, zlib.error, csv.Error) as error:
-            raise HistoryError(f"{self._path} cannot be read: {reason_of(error)}") from error
+            raise HistoryError(f"{self.path} cannot be read: {reason_of(error)}") from error
 
     def _lines(self, text: io.TextIOWrapper, raw: io.BufferedReader) -> Iterator[str]:
         """Lines of bounded length that are no comments, keeping how far in the file they are."""
@@ -177,15 +175,15 @@ class AccountingTable:
     def _find_columns(self) -> None:
         header = self._header
         self._width = len(header) - (not header or not header[-1])  # sacct -p ends lines with a |
-        self._columns = {field: [] for field in _words()["columns"]}
+        self._columns = {name: [] for name in _words()["columns"]}
         found = [(kind, at) for at, name in enumerate(header) if (kind := column_of(name))]
-        for (field, _, scale), at in sorted(found):
-            self._columns[field].append((at, scale))
+        for (name, _, scale), at in sorted(found):
+            self._columns[name].append((at, scale))
         lacking = [names for names in _REQUIRED if not any(self._columns[n] for n in names)]
         if lacking:
             wanted = "; ".join(" or ".join(names) for names in lacking)
             raise HistoryError(
-                f"{self._path}: no column for {wanted}; its columns are"
+                f"{self.path}: no column for {wanted}; its columns are"
                 f" {', '.join(header)[:200]!r}; expected a table of jobs with user, name, queue,"
                 " gpus, submit, start, end, limit, state, delimited as by `sacct -P`"
             )
@@ -200,9 +198,9 @@ class AccountingTable:
         job_id = text["job_id"][0]
         nobodys = self._columns["user"] and not text["user"][0]  # elsewhere 12.0 may be a job
         step = _STEP.fullmatch(job_id)
-        if step and (self._scheduler == "slurm" or nobodys or not step[1]):
+        if step and (self.scheduler == "slurm" or nobodys or not step[1]):
             return LeftOut(STEP)
-        state = _state(text["state"][0], keep_unknown=self._keep_unknown)
+        state = _state(text["state"][0], keep_unknown=self.keep_unknown)
         if state is GOING_ON:
             return LeftOut(GOING_ON)
         gpus = cells.asked_gpus(text["gpus"][0] or "0")
@@ -232,14 +230,14 @@ class AccountingTable:
         words: dict[str, Any] = {name: text[name][0] for name in _WORDS}
         script, line, comment = alike(text["script"][0]), words["submit_line"], words["stated"]
         words["script"], words["submit_line"], asked = _said(script, line, comment)
-        cluster, job_id = text["cluster"][0] or self._cluster, job_id or f"row-{number}"
+        cluster, job_id = text["cluster"][0] or self.cluster, job_id or f"row-{number}"
         # Many tables call all tasks of an array by one number.
         tasks = self._tasks.setdefault((cluster, job_id, int(submit_s)), {})
         task = tasks.setdefault((start_s, end_s), len(tasks))
         if len(self._tasks) > MOST_NUMBERS:
             self._tasks.popitem(last=False)
         ended = EndedJob(
-            scheduler=self._scheduler,
+            scheduler=self.scheduler,
             cluster=cluster,
             job_id=f"{job_id}_{task}" if task else job_id,
             state=state,
@@ -259,7 +257,7 @@ class AccountingTable:
     def _times(self, text: Mapping[str, Scaled]) -> tuple[float, float | None, float]:
         """Submission, start and end in Unix seconds; the start is None where it never started."""
         submit_s, start_s, end_s = (self._moment(text, name) for name in _MOMENTS)
-        if not submit_s and self._scheduler == "slurm":
+        if not submit_s and self.scheduler == "slurm":
             submit_s = start_s or None  # accounting has lost it
         if submit_s is None:
             raise _MessyRowError("no submit time")
@@ -288,7 +286,7 @@ class AccountingTable:
     def _moment(self, text: Mapping[str, Scaled], field: str) -> float | None:
         cell = text[field][0]
         try:
-            return cells.moment_s(cell, self._zone, days_first=self._days_first) if cell else None
+            return cells.moment_s(cell, self.zone, days_first=self._days_first) if cell else None
         except (ValueError, OverflowError):
             two = "a date that may begin with day or month" if cell.count("/") == 2 else "no time"
             raise _MessyRowError(f"{field} is {two}", cell) from None

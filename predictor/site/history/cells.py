@@ -99,7 +99,7 @@ def duration_s(text: str, scale: float) -> float | None:
         parts = re.findall(_UNIT, text.lower())
         return sum(float(number) * _UNITS_S[unit] for number, unit in parts)
     else:
-        number = _number(text)
+        number = finite(text)
         return None if number is None or number < 0 else number * scale
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
@@ -125,7 +125,7 @@ def memory_bytes(text: str, scale: float, cpus: int | None, nodes: int) -> int |
 @lru_cache(_CACHED)
 def whole(text: str) -> int | None:
     """A whole number, ``4`` or ``4.0``; None for another text."""
-    number = _number(text)
+    number = finite(text)
     return None if number is None or number < 0 or number != int(number) else int(number)
 
 
@@ -135,7 +135,7 @@ def asked_gpus(text: str) -> AskedGpus | None:
 
     A list holds the total (``gres/gpu=4``), the types (``gres/gpu:a100=4``), or both.
     """
-    number = _number(text)
+    number = finite(text)
     if number is not None:
         return AskedGpus(math.ceil(number)) if 0 <= number <= MOST_GPUS else None
     if not re.search(r"[:=/]|^gpu", text):
@@ -166,7 +166,8 @@ def tres_value(text: str, name: str) -> str:
     return next((value for key, _, value in found if key.strip() == name), "")
 
 
-def _number(text: str) -> float | None:
+def finite(text: str) -> float | None:
+    """A number; None for another text, an infinity too."""
     try:
         found = float(text)
     except ValueError:

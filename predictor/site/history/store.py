@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -69,7 +70,7 @@ class Cursor:
     at_s: float
 
 
-class History:
+class History(AbstractContextManager["History"]):
     """The history in one database; safe to use from several processes and threads at once.
 
     Everything raises HistoryError, which names the history, where the database does not do what
@@ -194,9 +195,6 @@ class History:
     def close(self) -> None:
         """Close all connections."""
         self._engine.dispose()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

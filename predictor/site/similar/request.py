@@ -12,6 +12,7 @@ from hashlib import blake2b
 from pathlib import PurePosixPath
 from typing import Any
 
+from ..history.cells import finite
 from ..history.run import LimitBy, Run, asked_value
 
 # A length of training a run time grows with; the first that is stated counts.
@@ -184,20 +185,13 @@ _OF_RUN = (
 
 def stated_fields(asked: str) -> dict[str, Any]:
     """The fields of a request that follow from what a job states in the shared grammar."""
-    lengths = ((unit, _number(asked_value(asked, unit))) for unit in LENGTH_UNITS)
+    lengths = ((unit, finite(asked_value(asked, unit) or "")) for unit in LENGTH_UNITS)
     return {
         "asked": asked,
         "precision": asked_value(asked, "precision") or "",
-        "batch_size": _number(asked_value(asked, "batch_size")),
+        "batch_size": finite(asked_value(asked, "batch_size") or ""),
         "length": next((TrainingLength(unit, amount) for unit, amount in lengths if amount), None),
     }
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        return None if text is None else float(text.replace("_", ""))
-    except ValueError:
-        return None
 
 
 MAX_TEXT = 65_536
