@@ -196,7 +196,7 @@ _DINOV2 = {
     "dinov2-large": (1024, 24, 16),
     "dinov2-giant": (1536, 40, 24),
 }
-# Depth Anything on DINOv2: (width, layers, heads), widths of what is put together, of what is fused.
+# Depth Anything on DINOv2: (width, layers, heads), widths of stages, of what is fused.
 _DEPTH_ANYTHING = {
     "depth-anything-small": ((384, 12, 6), (48, 96, 192, 384), 64),
     "depth-anything-base": ((768, 12, 12), (96, 192, 384, 768), 128),
