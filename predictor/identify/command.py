@@ -482,7 +482,7 @@ def _read_kind(reading: _Reading) -> None:
         bits = frozen[1] or frozen[2] or "4"
     stage = told.get("objective", "")
     if names["views"].search(f"{reading.launch.directory}/{program}/{stage}".lower()):
-        why = "views, passages, controls, adversaries, teachers, rollouts are not priced"
+        why = "self-supervised views, passages, controls, adversaries, teachers, PPO are not priced"
         reading.draft.dispute(why, "model")
     options = {}
     if adapters:

@@ -73,7 +73,7 @@ def _within() -> Iterator[DisputedJob]:
         (f"{TRAIN} --max_steps 100", "steps"),
         (f"{TRAIN} --num-steps 7", "steps"),
         (f"{TRAIN} --total-batch-size 100", "global_batch_size"),
-        (f"python train.py {VISION.replace('--batch', '--micro-batch')} --bs 512 --amp", "grad"),
+        (f"torchrun train.py {VISION.replace('--batch', '--micro-batch')} --bs 512 --amp", "grad"),
         (f"{TRAIN.replace('--batch-size', '--batch')}", "batch"),
         (f"{TRAIN.replace('--batch-size', '--train-batch-size')}", "batch"),
         (f"{GPT} --micro-batch-size 8 --global-batch-size 100 --fp16", "global_batch_size"),
