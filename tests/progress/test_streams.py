@@ -1169,3 +1169,17 @@ def test_a_stamp_may_have_a_date_without_signs() -> None:
         for n in range(1, 9)
     )
     assert read("".join(lines)).remaining_s == pytest.approx(63 * 640, rel=0.02)
+
+
+def test_batches_before_any_epoch_was_named_are_not_the_whole_run() -> None:
+    def batches(epoch: int) -> str:
+        return "".join(
+            f"{BEGAN + timedelta(seconds=300 * epoch + 0.16 * n)} INFO : train --- Current"
+            f" batch:{n}/1600  loss:[ 0.{n}]\n"
+            for n in range(200, 1601, 200)
+        )
+
+    assert (read(batches(0)).at, read(batches(0)).total) == (1600, None)
+    ended = "Epoch [0]/[9] \t Training Phase Loss: 0.07\n"
+    found = read(batches(0) + ended + batches(1) + ended.replace("[0]", "[1]") + batches(2))
+    assert (found.at, found.total) == (4800, 16_000)

@@ -20,7 +20,7 @@ _HAS_DIGIT = re.compile(r"\d")
 _HAS_WORD = re.compile(r"[A-Za-z/\[]")  # a table of numbers has none
 _IN = {"mi": 60.0, "h": 3600.0, "ho": 3600.0, "hr": 3600.0, "ms": 1e-3}
 _MEANT = re.compile(r"(?i)^ *(?:train|test|val|eval)")  # what a ratio in brackets counts
-_STAMP_CHARS = 90  # a stamp stands near the start of a line
+_STAMP_CHARS = 90  # a stamp stands near the start of a line, a whole date anywhere
 _PLAIN_YEAR = 2000  # of stamps that name none; it has a 29 February
 
 
@@ -104,9 +104,8 @@ def clock_s(text: str) -> float | None:
     """The stamp near the start of a line in seconds; None without one."""
     if ":" not in text and "_" not in text[:6]:
         return None
-    head = text[:_STAMP_CHARS]
     for number, stamp in enumerate(known.STAMPS):
-        if (match := stamp.search(head if number else text)) is None:  # a date may stand anywhere
+        if (match := stamp.search(text[:_STAMP_CHARS] if number else text)) is None:
             continue
         found = {name: value for name, value in match.groupdict().items() if value}
         if "ms" in found:

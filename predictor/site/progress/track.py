@@ -357,7 +357,8 @@ def step_track(
     if _goes_on(counted):
         points = [Point(m.stands[1], m) for m in counted]
         total, ends = _of_run(length, points), sum(p.at == length for p in points)
-        if (total is None or 2 < ends > len(points) / 2) and not counted[-1].of_run:
+        batch = not headers.marks and "|batch|" in counted[-1].series.lower()  # mostly of an epoch
+        if (total is None or batch or 2 < ends > len(points) / 2) and not counted[-1].of_run:
             total = None  # it counts epochs that are not named
         if total is None and length:  # those before it stand below 0
             ended = [0, *accumulate(_begins_anew(a, b, length) for a, b in pairwise(points))]
