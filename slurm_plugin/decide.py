@@ -67,7 +67,8 @@ class SlurmDecider:
     version: str = ""
     memory: SiteMemory = field(default_factory=SiteMemory)
     ahead: InitVar[QueueAhead | None] = None
-    read_cpu_s: float = 0.010  # of processor time for what a user wrote, whatever it holds
+    # of processor time for what a user wrote, whatever it holds
+    read_cpu_s: float = field(default=0.010, init=False)
 
     def __post_init__(self, cluster: Cluster | None, ahead: QueueAhead | None) -> None:
         self.is_open = False
