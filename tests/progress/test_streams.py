@@ -1183,3 +1183,13 @@ def test_batches_before_any_epoch_was_named_are_not_the_whole_run() -> None:
     ended = "Epoch [0]/[9] \t Training Phase Loss: 0.07\n"
     found = read(batches(0) + ended + batches(1) + ended.replace("[0]", "[1]") + batches(2))
     assert (found.at, found.total) == (4800, 16_000)
+
+
+def test_a_solver_that_is_done_has_nothing_left() -> None:
+    lines = (
+        f"{(BEGAN + timedelta(seconds=4 * n)).isoformat(' ')} Iteration {500 * n}, loss = 1.{n}\n"
+        for n in range(40)
+    )
+    text = "max_iter: 20000\n" + "".join(lines)
+    assert read(text).remaining_s == pytest.approx(4)
+    assert read(text + "Solving done ...\n").remaining_s == 0
