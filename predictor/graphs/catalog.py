@@ -156,7 +156,7 @@ def _variant(entry: ModelEntry, meaning: Meaning) -> ModelEntry:
     if size == entry.image_size and not changes:
         return entry
     stated = ", ".join(f"{k}={v}" for k, v in changes.items()) or f"{side} pixels"
-    left_out = changes.pop("left_out", entry.left_out)
+    left_out = str(changes.pop("left_out", entry.left_out))
     return replace(
         entry,
         name=meaning.name,
