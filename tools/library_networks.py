@@ -217,6 +217,14 @@ _ALBERT = {
     "albert-xlarge-v2": (2048, 24, 16, 8192),
     "albert-xxlarge-v2": (4096, 12, 64, 16384),
 }
+# TrOCR: width, layers and heads of the encoder.
+_TROCR = {"trocr-base": (768, 12, 12), "trocr-large": (1024, 24, 16)}
+# YOLOS of 12 layers: width, heads, size of its positions, whether each layer has some.
+_YOLOS = {
+    "yolos-tiny": (192, 3, (800, 1333), False),
+    "yolos-small": (384, 6, (512, 864), True),
+    "yolos-base": (768, 12, (800, 1344), True),
+}
 # Nucleotide Transformer: layers, width.
 _NUCLEOTIDE = {
     "nucleotide-transformer-500m": (24, 1280),
@@ -426,6 +434,45 @@ def _albert(library: Any, model: str) -> Network:
 def _mpnet(library: Any, _: str) -> Network:
     config = library.MPNetConfig(vocab_size=30527, max_position_embeddings=514)
     return Network(lambda _: _Logits(library.MPNetForMaskedLM(config)), tokens, 512)
+
+
+def _mobilebert(library: Any, _: str) -> Network:
+    config = library.MobileBertConfig()
+    return Network(lambda _: _Logits(library.MobileBertForMaskedLM(config)), tokens, 512)
+
+
+def _trocr(library: Any, model: str) -> Network:
+    width, layers, heads = _TROCR[model]
+    encoder = library.ViTConfig(
+        image_size=384,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=4 * width,
+    )
+    decoder = library.TrOCRConfig(cross_attention_hidden_size=width, use_cache=False)
+    config = library.VisionEncoderDecoderConfig(
+        encoder=encoder.to_dict(), decoder=decoder.to_dict()
+    )
+
+    def inputs(batch: int, length: int) -> Mapping[str, torch.Tensor]:
+        return images(batch, 384) | tokens(batch, length, "decoder_input_ids")
+
+    return Network(lambda _: _Logits(library.VisionEncoderDecoderModel(config)), inputs, 128)
+
+
+def _yolos(library: Any, model: str) -> Network:
+    width, heads, positions, each = _YOLOS[model]
+    config = library.YolosConfig(
+        hidden_size=width,
+        num_attention_heads=heads,
+        intermediate_size=4 * width,
+        image_size=list(positions),
+        use_mid_position_embeddings=each,
+        num_labels=91,
+    )
+
+    return Network(lambda _: _Boxes(library.YolosForObjectDetection(config)), images, 928)
 
 
 def _nucleotide(library: Any, model: str) -> Network:
@@ -886,12 +933,15 @@ _OF_TRANSFORMERS: Mapping[str, Callable[[Any, str], Network]] = {
     "ast-finetuned-audioset": _spectrogram,
     "conditional-detr-resnet-50": _conditional_detr,
     "deformable-detr": _deformable_detr,
+    "mobilebert": _mobilebert,
     "mpnet-base": _mpnet,
     "timesformer-base": _timesformer,
     "w2v-bert-2.0": _w2v_bert,
     **dict.fromkeys(_ALBERT, _albert),
     **dict.fromkeys(_DEPTH_ANYTHING, _depth_anything),
     **dict.fromkeys(_DINOV2, _dinov2),
+    **dict.fromkeys(_TROCR, _trocr),
+    **dict.fromkeys(_YOLOS, _yolos),
     **dict.fromkeys(_NUCLEOTIDE, _nucleotide),
     **dict.fromkeys(_SIGLIP, _siglip),
     **dict.fromkeys(_VIDEOMAE, _videomae),

@@ -121,6 +121,10 @@ def assumptions_of(
     found += _sharding(job, runs, entry, times_as_long)
     found += _sequence(runs, entry, times_as_long)
     found += _precision(runs, times_as_long)
+    if entry.left_out:
+        reason = "the catalog lacks it; what it makes counts as tokens of the sequence"
+        times = float(_assumed()["left_out_times"])
+        found.append(Assumption(entry.left_out, "no time", reason, 1.0, times))
     found += _packing(runs, counts_examples(job) and not measured, times_as_long)
     if not measured:
         found += () if runs.mean_seq_len == job.mean_seq_len else _examples(runs, times_as_long)

@@ -41,7 +41,7 @@ class ModelEntry:
     ``architecture`` are the keyword arguments of the family's builder. ``units`` say how many
     tokens or frames one sample holds where a field reports those; ``longest`` is its most tokens
     beside sound of a fixed length. ``forward_gflops`` counts a multiply-add as two, for one sample
-    at the default workload. ``fixed`` sizes have one value.
+    at the default workload. ``fixed`` sizes have one value; ``left_out`` is a part without a graph.
     """
 
     name: str
@@ -59,6 +59,7 @@ class ModelEntry:
     parameters: int | None = None
     forward_gflops: float | None = None
     fixed: tuple[str, ...] = ()
+    left_out: str = ""
 
     def samples_of(self, unit: str, seq_len: int | None) -> float:
         """How many ``unit`` (images, sequences, tokens, frames ...) one sample counts as."""
@@ -155,6 +156,7 @@ def _variant(entry: ModelEntry, meaning: Meaning) -> ModelEntry:
     if size == entry.image_size and not changes:
         return entry
     stated = ", ".join(f"{k}={v}" for k, v in changes.items()) or f"{side} pixels"
+    left_out = str(changes.pop("left_out", entry.left_out))
     return replace(
         entry,
         name=meaning.name,
@@ -164,6 +166,7 @@ def _variant(entry: ModelEntry, meaning: Meaning) -> ModelEntry:
         parameters=None,
         forward_gflops=None,
         source=f"{entry.name} with {stated}, as the name says; {entry.source}",
+        left_out=left_out,
     )
 
 

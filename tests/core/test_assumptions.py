@@ -126,6 +126,14 @@ def test_counted_examples_may_be_shorter_than_the_sequence(fitted: Fitted) -> No
     assert "mean_seq_len" not in told_of(fitted, counted.but(mean_seq_len=187))
 
 
+def test_a_vision_tower_that_the_catalog_lacks_is_told(fitted: Fitted) -> None:
+    sees, reads = (job(f"gemma-3-4b{end}", batch_size=1, seq_len=1024) for end in ("-it", "-text"))
+    found = told_of(fitted, sees)["vision_tower"]
+    assert (found.value, found.low) == ("no time", 1.0)
+    assert 1 < found.high < 2  # a limit may rest on it
+    assert "vision_tower" not in told_of(fitted, reads)
+
+
 def test_counted_examples_that_are_packed_are_fewer_samples(fitted: Fitted) -> None:
     packs = job("llama2-7b", batch_size=4, seq_len=512, epochs=3, options="packing=on")
     assumed, short, whole, other = (

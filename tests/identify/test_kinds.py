@@ -117,8 +117,8 @@ def test_what_is_trained_beside_a_network_is_not_that_network(program: str) -> N
 
 
 def test_a_network_that_the_catalog_lacks_is_told_beside_a_tower_too() -> None:
-    command = "torchrun train_mem.py --model liuhaotian/llava-v1.5-7b --vision_tower a/clip"
-    assert read(f"{command} --batch_size 8").unknown_model == "liuhaotian/llava-v1.5-7b"
+    command = "torchrun train_mem.py --model opengvlab/internvl3-78b --vision_tower a/clip"
+    assert read(f"{command} --batch_size 8").unknown_model == "opengvlab/internvl3-78b"
 
 
 def test_a_way_of_tuning_that_is_not_known_is_told() -> None:
