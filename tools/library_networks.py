@@ -419,6 +419,12 @@ def _spectrogram(library: Any, _: str) -> Network:
     return Network(make, inputs, 1024, sized=True)
 
 
+def _positioned(batch: int, length: int) -> Mapping[str, torch.Tensor]:
+    """Tokens with positions and segments, of texts longer than those that the network has."""
+    positions = tokens(1, length, "position_ids")
+    return tokens(batch, length) | tokens(batch, length, "token_type_ids") | positions
+
+
 def _albert(library: Any, model: str) -> Network:
     width, layers, heads, wide = _ALBERT[model]
     config = library.AlbertConfig(
@@ -428,7 +434,7 @@ def _albert(library: Any, model: str) -> Network:
         intermediate_size=wide,
     )
 
-    return Network(lambda _: _Logits(library.AlbertForMaskedLM(config)), tokens, 512)
+    return Network(lambda _: _Logits(library.AlbertForMaskedLM(config)), _positioned, 512)
 
 
 def _mpnet(library: Any, _: str) -> Network:
@@ -438,7 +444,7 @@ def _mpnet(library: Any, _: str) -> Network:
 
 def _mobilebert(library: Any, _: str) -> Network:
     config = library.MobileBertConfig()
-    return Network(lambda _: _Logits(library.MobileBertForMaskedLM(config)), tokens, 512)
+    return Network(lambda _: _Logits(library.MobileBertForMaskedLM(config)), _positioned, 512)
 
 
 def _trocr(library: Any, model: str) -> Network:
