@@ -116,6 +116,14 @@ def test_what_is_trained_beside_a_network_is_not_that_network(program: str) -> N
     assert "model" in {problem.field for problem in stated.contradictions}
 
 
+def test_a_network_that_sees_is_itself_where_its_tower_is_frozen() -> None:
+    model = "--model_name_or_path Qwen/Qwen2.5-VL-7B-Instruct --image_max_pixels 262144"
+    stated = read(f"torchrun train.py {model} --freeze_vision_tower true --freeze_aligner true")
+    assert (stated.model, stated.contradictions) == ("qwen/qwen2.5-vl-7b", ())
+    assert dict(stated.values["options"])["frozen"] == "part"
+    assert not stated.unclear
+
+
 def test_a_network_that_the_catalog_lacks_is_told_beside_a_tower_too() -> None:
     command = "torchrun train_mem.py --model opengvlab/internvl3-78b --vision_tower a/clip"
     assert read(f"{command} --batch_size 8").unknown_model == "opengvlab/internvl3-78b"
