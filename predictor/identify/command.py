@@ -239,10 +239,10 @@ def _read_flags(reading: _Reading, own: int) -> None:
         if key in _SWITCHED:
             _take_switch(reading, key, name, "on" if text is None else text)
         elif key in _OF_DATA:
-            more = next(iter(following[1:]), "-") if value is None else "-"
-            several = key == "dataset" and not more.startswith("-") and "=" not in more
+            more = following[1:] if value is None and key == "dataset" else ()
+            others = takewhile(lambda word: word[:1] != "-" and "=" not in word, more)
             if key != "dataset_share" or (text or "on").lower() not in OFF | {"1.0", "full", "all"}:
-                reading.special[key] = f"{text},{more}" if several else text or ""
+                reading.special[key] = ",".join((text or "", *others))
         elif key == "mixed_precision" and (text or "on").lower() in ON:  # that there is some
             reading.draft.signal("amp", "on")
         elif key is not None:
@@ -537,6 +537,9 @@ def _read_dataset(draft: Draft, told: Mapping[str, str], words: Sequence[str]) -
     A name that is not known, and a part of a data set, are a problem: nothing stands in for them.
     """
     name, part, hint = (told.get(key, "") for key in ("dataset", "dataset_part", "dataset_hint"))
+    if re.fullmatch(r"([^,#]+#\d+(,|$))+", name):  # so many of each: ms-swift's NAME#500
+        draft.say("dataset_size", str(sum(map(int, re.findall(r"#(\d+)", name)))))
+        return
     whole = f"{name.rpartition('/')[2]}-{part}"  # the most exact first: a part, a data set, a task
     placed, elsewhere = _of_paths(told.get("dataset_path"), words)
     exact = (part, whole, name, hint) if name else ("" if elsewhere else hint,)  # its own data

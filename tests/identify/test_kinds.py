@@ -124,6 +124,15 @@ def test_a_network_that_sees_is_itself_where_its_tower_is_frozen() -> None:
     assert not stated.unclear
 
 
+def test_samples_drawn_of_each_data_set_are_the_epoch() -> None:
+    swift = "swift sft --model Qwen/Qwen2.5-7B-Instruct --num_train_epochs 1 --dataset"
+    assert read(f"{swift} 'own/a#500' b#20 'c#3' --max_length 512").values["dataset_size"] == 523
+    for open_one in ("own/a#500 b", "own/a"):
+        stated = read(f"{swift} {open_one} --max_length 512")
+        assert "dataset_size" not in stated.values
+        assert "dataset" in {problem.field for problem in stated.problems}
+
+
 def test_a_network_that_the_catalog_lacks_is_told_beside_a_tower_too() -> None:
     command = "torchrun train_mem.py --model opengvlab/internvl3-78b --vision_tower a/clip"
     assert read(f"{command} --batch_size 8").unknown_model == "opengvlab/internvl3-78b"
