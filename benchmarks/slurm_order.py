@@ -1,6 +1,6 @@
 """Replays a real log on a real slurmctld: order of submission, our order, order by true run times.
 
-Run as ``python benchmarks/slurm_order.py profiles/samples/graham.csv.gz --skip 6000``. Three
+Run as ``python benchmarks/slurm_order.py profiles/samples/graham.csv.gz --skip 1480``. Three
 clusters run the same jobs at the same time: `sleep` in place of training, one key a job: when it
 was submitted, and 5 times a run time, at most a week. ``ours`` is the plugin as it ships: hook,
 daemon, `history ingest slurm` and `calibrate` every 6 hours of the log. It starts with the jobs of
