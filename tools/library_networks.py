@@ -22,6 +22,9 @@ TEXT = 77  # tokens of CLIP's text
 PROMPT = 512  # tokens of T5's text in FLUX
 
 
+Inputs = Callable[[int, int], Mapping[str, torch.Tensor]]
+
+
 @dataclass(frozen=True, slots=True)
 class Network:
     """How a network is made and fed.
@@ -32,7 +35,7 @@ class Network:
     """
 
     make: Callable[[int], torch.nn.Module]
-    inputs: Callable[[int, int], Mapping[str, torch.Tensor]]
+    inputs: Inputs
     side: int
     sized: bool = False
 
@@ -243,6 +246,24 @@ def _transformers(model: str, arguments: Mapping[str, Any]) -> Network:
     return _OF_TRANSFORMERS[model](library, model)
 
 
+def _sizes(width: int, layers: int, heads: int, wide: int) -> dict[str, int]:
+    """The sizes of an encoder as transformers names them."""
+    return {
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "intermediate_size": wide,
+    }
+
+
+def _scored(
+    library: Any, name: str, head: str, inputs: Inputs, side: int, **settings: Any
+) -> Network:
+    """A network of one configuration, of any side, whose loss is taken of its scores."""
+    config = getattr(library, f"{name}Config")(**settings)
+    return Network(lambda _: _Logits(getattr(library, name + head)(config)), inputs, side)
+
+
 def _clip(library: Any, model: str) -> Network:
     (width, layers, heads, patch), (narrow, depth, groups), shared, side, act = _CLIP[model]
     text = {
@@ -289,12 +310,7 @@ class _Contrast(torch.nn.Module):
 
 def _siglip(library: Any, model: str) -> Network:
     (width, wide, layers, heads), patch, side, words = _SIGLIP[model]
-    tower = {
-        "hidden_size": width,
-        "intermediate_size": wide,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-    }
+    tower = _sizes(width, layers, heads, wide)
 
     def make(side: int) -> torch.nn.Module:
         config = library.SiglipConfig(
@@ -354,12 +370,7 @@ def _videomae(library: Any, model: str) -> Network:
 
     def make(side: int) -> torch.nn.Module:
         config = library.VideoMAEConfig(
-            image_size=side,
-            hidden_size=width,
-            num_hidden_layers=layers,
-            num_attention_heads=heads,
-            intermediate_size=4 * width,
-            num_labels=400,
+            **_sizes(width, layers, heads, 4 * width), image_size=side, num_labels=400
         )
         return _Logits(library.VideoMAEForVideoClassification(config))
 
@@ -382,11 +393,8 @@ def _pictures(batch: int, count: int, side: int) -> Mapping[str, torch.Tensor]:
 def _wavlm(library: Any, model: str) -> Network:
     width, layers, heads, large = _WAVLM[model]
     config = library.WavLMConfig(
+        **_sizes(width, layers, heads, 4 * width),
         vocab_size=32,
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        intermediate_size=4 * width,
         feat_extract_norm="layer" if large else "group",
         do_stable_layer_norm=large,
         layerdrop=0.0,
@@ -427,35 +435,22 @@ def _positioned(batch: int, length: int) -> Mapping[str, torch.Tensor]:
 
 def _albert(library: Any, model: str) -> Network:
     width, layers, heads, wide = _ALBERT[model]
-    config = library.AlbertConfig(
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        intermediate_size=wide,
-    )
-
-    return Network(lambda _: _Logits(library.AlbertForMaskedLM(config)), _positioned, 512)
+    sizes = _sizes(width, layers, heads, wide)
+    return _scored(library, "Albert", "ForMaskedLM", _positioned, 512, **sizes)
 
 
 def _mpnet(library: Any, _: str) -> Network:
-    config = library.MPNetConfig(vocab_size=30527, max_position_embeddings=514)
-    return Network(lambda _: _Logits(library.MPNetForMaskedLM(config)), tokens, 512)
+    sizes = {"vocab_size": 30527, "max_position_embeddings": 514}
+    return _scored(library, "MPNet", "ForMaskedLM", tokens, 512, **sizes)
 
 
 def _mobilebert(library: Any, _: str) -> Network:
-    config = library.MobileBertConfig()
-    return Network(lambda _: _Logits(library.MobileBertForMaskedLM(config)), _positioned, 512)
+    return _scored(library, "MobileBert", "ForMaskedLM", _positioned, 512)
 
 
 def _trocr(library: Any, model: str) -> Network:
     width, layers, heads = _TROCR[model]
-    encoder = library.ViTConfig(
-        image_size=384,
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        intermediate_size=4 * width,
-    )
+    encoder = library.ViTConfig(image_size=384, **_sizes(width, layers, heads, 4 * width))
     decoder = library.TrOCRConfig(cross_attention_hidden_size=width, use_cache=False)
     config = library.VisionEncoderDecoderConfig(
         encoder=encoder.to_dict(), decoder=decoder.to_dict()
@@ -483,22 +478,9 @@ def _yolos(library: Any, model: str) -> Network:
 
 def _nucleotide(library: Any, model: str) -> Network:
     layers, width = _NUCLEOTIDE[model]
-    config = library.EsmConfig(
-        vocab_size=4105,
-        mask_token_id=2,
-        pad_token_id=1,
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=20,
-        intermediate_size=4 * width,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        max_position_embeddings=1002,
-        position_embedding_type="absolute",
-        emb_layer_norm_before=False,
-    )
-
-    return Network(lambda _: _Logits(library.EsmForMaskedLM(config)), tokens, 1000)
+    own: dict[str, Any] = {"vocab_size": 4105, "mask_token_id": 2, "max_position_embeddings": 1002}
+    own |= {"position_embedding_type": "absolute"}
+    return _of_esm(library, 1000, _sizes(width, layers, 20, 4 * width) | own)
 
 
 def _whisper(library: Any, model: str) -> Network:
@@ -531,24 +513,15 @@ def _whisper(library: Any, model: str) -> Network:
 
 def _esm(library: Any, model: str) -> Network:
     layers, width, heads = _ESM[model]
-    config = library.EsmConfig(
-        vocab_size=33,
-        mask_token_id=32,
-        pad_token_id=1,
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        intermediate_size=4 * width,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        max_position_embeddings=1026,
-        layer_norm_eps=1e-5,
-        position_embedding_type="rotary",
-        token_dropout=True,
-        emb_layer_norm_before=False,
-    )
+    own: dict[str, Any] = {"vocab_size": 33, "mask_token_id": 32, "max_position_embeddings": 1026}
+    own |= {"position_embedding_type": "rotary", "token_dropout": True, "layer_norm_eps": 1e-5}
+    return _of_esm(library, 1024, _sizes(width, layers, heads, 4 * width) | own)
 
-    return Network(lambda _: _Logits(library.EsmForMaskedLM(config)), tokens, 1024)
+
+def _of_esm(library: Any, length: int, own: Mapping[str, Any]) -> Network:
+    off = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
+    plain = {"pad_token_id": 1, "emb_layer_norm_before": False, **off}
+    return _scored(library, "Esm", "ForMaskedLM", tokens, length, **plain, **own)
 
 
 class _Around(torch.nn.Module):
@@ -578,14 +551,8 @@ class _Logits(_Around):
 
 def _modernbert(library: Any, model: str) -> Network:
     width, wide, layers, heads = _MODERNBERT[model]
-    config = library.ModernBertConfig(
-        hidden_size=width,
-        intermediate_size=wide,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-    )
-
-    return Network(lambda _: _Logits(library.ModernBertForMaskedLM(config)), tokens, 1024)
+    sizes = _sizes(width, layers, heads, wide)
+    return _scored(library, "ModernBert", "ForMaskedLM", tokens, 1024, **sizes)
 
 
 def _mask2former(library: Any, model: str) -> Network:
