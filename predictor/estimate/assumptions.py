@@ -121,12 +121,12 @@ def assumptions_of(
     found += _sharding(job, runs, entry, times_as_long)
     found += _sequence(runs, entry, times_as_long)
     found += _precision(runs, times_as_long)
-    if entry.left_out:
-        reason = "the catalog lacks it; what it makes counts as tokens of the sequence"
-        times = float(_assumed()["left_out_times"])
-        found.append(Assumption(entry.left_out, "no time", reason, 1.0, times))
     found += _packing(runs, counts_examples(job) and not measured, times_as_long)
     if not measured:
+        if entry.left_out:
+            reason = "the catalog lacks it; what it makes counts as tokens of the sequence"
+            times = float(_assumed()["left_out_times"])
+            found.append(Assumption(entry.left_out, "no time", reason, 1.0, times))
         found += () if runs.mean_seq_len == job.mean_seq_len else _examples(runs, times_as_long)
         found += [*_image(job, entry), *_software(runs, entry, times_as_long)]
         found += [*_recomputation(as_it_runs(job), entry), *_loader(job, step_s)]
@@ -181,8 +181,9 @@ def of_length(job: TrainingJob) -> Iterator[Assumption]:
     if job.software.evaluates and job.epochs is not None:
         reason, most = "one after each epoch is stated", _assumed()["evaluation_times"]
         yield Assumption("evaluation", "no time", reason, 1.0, most, length=True)
-    if job.epochs is not None and (share := as_priced(job).packed) != job.packed:
-        yield from _examples(as_priced(job), lambda other: other.packed / share, length=True)
+    packs = job.epochs is not None and job.software.packs
+    if packs and (runs := as_priced(job)).packed != job.packed:
+        yield from _examples(runs, lambda other: other.packed / runs.packed, length=True)
     if job.epochs is None or job.dataset_size is not None:
         return
     if job.data is not None and job.data.tokens is not None:

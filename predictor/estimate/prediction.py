@@ -225,7 +225,8 @@ def why_wide(found: Prediction) -> str:
 
 def narrowing(found: Prediction) -> str:
     """The one thing that would narrow the interval most; empty where nothing is known to."""
-    first = found.assumptions[0] if found.assumptions else None
+    lacks = entry_of(found.job.model).left_out  # which nobody can state
+    first = next((one for one in found.assumptions if one.field != lacks), None)
     run = TIERS[found.tier]["narrows"]
     return f"state {first.field}" if first is not None and (first.decisive or not run) else run
 

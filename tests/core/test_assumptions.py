@@ -16,6 +16,7 @@ from predictor.estimate.assumptions import Assumption, decisive, widened
 from predictor.estimate.fits import fits
 from predictor.estimate.fitting import Fitted
 from predictor.estimate.limits import too_thin
+from predictor.estimate.prediction import narrowing
 from predictor.job.training_job import TrainingJob
 from predictor.settings import Evidence
 
@@ -130,7 +131,10 @@ def test_a_vision_tower_that_the_catalog_lacks_is_told(fitted: Fitted) -> None:
     sees, reads = (job(f"gemma-3-4b{end}", batch_size=1, seq_len=1024) for end in ("-it", "-text"))
     found = told_of(fitted, sees)["vision_tower"]
     assert (found.value, found.low) == ("no time", 1.0)
-    assert 1 < found.high < 2  # a limit may rest on it
+    assert found.decisive  # no limit may rest on what is not priced
+    assert (
+        narrowing(fitted.predictor.predict(sees)) == "a run of 100 steps of this network on any GPU"
+    )
     assert "vision_tower" not in told_of(fitted, reads)
 
 
