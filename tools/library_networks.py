@@ -90,14 +90,24 @@ def _torchvision(model: str, arguments: Mapping[str, Any]) -> Network:
     return Network(lambda _: models.get_model(model, weights=None, **arguments), pixels, side)
 
 
+# Tasks of ultralytics by the end of a name: its class, the classes of its weights, their side.
+_TASKS = {
+    "seg": ("SegmentationModel", 80, 640),
+    "pose": ("PoseModel", 1, 640),
+    "obb": ("OBBModel", 15, 1024),
+    "cls": ("ClassificationModel", 1000, 224),
+}
+
+
 def _ultralytics(model: str, arguments: Mapping[str, Any]) -> Network:
     """Detectors of 80 classes; ``yolov5`` without a ``u`` has the anchors of its own repository."""
     anchored = model.startswith("yolov5") and not model.endswith("u")
+    made, classes, side = _TASKS.get(model.partition("-")[2], ("DetectionModel", 80, 640))
 
     def make(_: int) -> torch.nn.Module:
         tasks = import_module("ultralytics.nn.tasks")
         name = f"{model.removesuffix('u')}.yaml"
-        found: torch.nn.Module = tasks.DetectionModel(name, nc=80, verbose=False)
+        found: torch.nn.Module = getattr(tasks, made)(name, nc=classes, verbose=False)
         if anchored:
             layers: Any = found.model
             head = layers[-1]
@@ -107,7 +117,7 @@ def _ultralytics(model: str, arguments: Mapping[str, Any]) -> Network:
             layers[-1] = maps
         return found
 
-    return Network(make, pixels, 640)
+    return Network(make, pixels, side)
 
 
 class _Maps(torch.nn.Module):

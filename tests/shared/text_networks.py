@@ -184,6 +184,44 @@ def nemotron_h(a: Sizes) -> Any:
     )
 
 
+def of_qwen(a: Sizes) -> Any:
+    """Qwen3-Next and Qwen3.5: three gated delta rules, then attention."""
+    pattern = a["hybrid_pattern"][::2]
+    kinds = {"G": "linear_attention", "*": "full_attention"}
+    sizes = common(
+        {**a, "layers": len(pattern)},
+        linear_num_key_heads=a["groups"],
+        linear_num_value_heads=a["mamba_heads"],
+        layer_types=[kinds[letter] for letter in pattern],
+    )
+    if "experts" not in a:
+        return built("Qwen3_5ForCausalLM", hf.Qwen3_5TextConfig(**sizes))
+    sizes |= {"num_experts": a["experts"], "num_experts_per_tok": a["topk"]}
+    sizes |= {"moe_intermediate_size": a["moe_ffn"]}
+    sizes |= {"shared_expert_intermediate_size": a["shared_ffn"]}
+    if a["vocab"] == 151936:
+        return built("Qwen3NextForCausalLM", hf.Qwen3NextConfig(**sizes))
+    return built("Qwen3_5MoeForCausalLM", hf.Qwen3_5MoeTextConfig(**sizes))
+
+
+def granite(a: Sizes) -> Any:
+    pattern = a["hybrid_pattern"][::2]
+    kinds = {"M": "linear_attention", "*": "full_attention"}
+    return built(
+        "GraniteMoeHybridForCausalLM",
+        hf.GraniteMoeHybridConfig(
+            **common({**a, "layers": len(pattern)}),
+            layer_types=[kinds[letter] for letter in pattern],
+            num_local_experts=a.get("experts", 0),
+            num_experts_per_tok=a.get("topk", 0),
+            shared_intermediate_size=a.get("shared_ffn", a["ffn"]),
+            mamba_n_heads=a["mamba_heads"],
+            mamba_d_head=a.get("mamba_head_dim", 64),
+            mamba_d_state=128,
+        ),
+    )
+
+
 def common(a: Sizes, **more: Any) -> dict[str, Any]:
     """Sizes that most configurations of transformers spell alike."""
     found = {

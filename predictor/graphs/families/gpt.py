@@ -1,14 +1,15 @@
 """Decoder-only language models: GPT-2/3, OPT, BLOOM, Llama, Qwen, Gemma, Phi, Mixtral, DeepSeek.
 
-Also hybrids of Mamba-2 (Dao and Gu, arXiv 2405.21060, chunked state-space duality), attention,
-feed-forward and mixture layers. Radford et al. 2019 (GPT-2); Brown et al. arXiv 2005.14165; Touvron
-et al. arXiv 2307.09288; Shoeybi et al. arXiv 1909.08053 for the split over GPUs. Argument names are
-those of Megatron-LM.
+Also hybrids of Mamba-2 (Dao and Gu, arXiv 2405.21060, chunked state-space duality), gated delta
+rules (Yang et al. arXiv 2412.06464), attention, feed-forward and mixture layers. Radford et al.
+2019 (GPT-2); Brown et al. arXiv 2005.14165; Touvron et al. arXiv 2307.09288; Shoeybi et al. arXiv
+1909.08053 for the split over GPUs. Argument names are those of Megatron-LM.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -139,71 +140,69 @@ def mamba(
     groups: int = 8,
     mamba_head_dim: int = 64,
     mamba_heads: int = 0,
-    expand: int = 2,
-    conv_kernel: int = 4,
     chunk: int = 128,
     experts: int = 8,
     topk: int = 2,
     moe_ffn: int | None = None,
     shared_ffn: int = 0,
     latent: int = 0,
-    rms_norm: bool = True,
     untied_embeddings: bool = False,
     **habits: Any,
 ) -> None:
     """A causal language model; ``|`` in the pattern separates pipeline stages.
 
-    ``mamba_heads`` default to what fills ``expand`` times the width; ``latent`` is that of experts;
-    ``habits`` are fields of ``transformer.Habits``. Raises GraphError for a letter that means no
-    layer.
+    ``mamba_heads`` default to what fills twice the width; ``latent`` is that of experts; ``habits``
+    are fields of ``transformer.Habits``. Raises GraphError for a letter that means no layer.
     """
     split, seq, width = b.work.tensor_parallel, b.work.tokens, ffn or 4 * hidden
     habits = {"bias": False, "dropout": False, **habits}
-    block = Block.of(hidden, heads, width, b.work, rms_norm=rms_norm, **habits)
+    block = Block.of(hidden, heads, width, b.work, rms_norm=True, **habits)
     mixture = Mixture(experts, topk, moe_ffn or width, shared_ffn, latent=latent, work=b.work)
-    inner = (mamba_heads * mamba_head_dim or expand * hidden) // split
+    inner = (mamba_heads * mamba_head_dim or 2 * hidden) // split
     own_heads, rows = inner // mamba_head_dim, b.batch_size * seq
 
-    def mix() -> None:
+    def mix(*, delta: bool = False) -> None:
         """Norm, input projection, causal depthwise convolution, scan, gated norm, output."""
-        mixed = inner + 2 * groups * state
+        mixed, width = inner + 2 * groups * state, inner // own_heads
         normalise(b, block, rows)
-        b.linear(rows, hidden, inner + mixed + own_heads, bias=False)
+        b.linear(rows, hidden, inner + mixed + own_heads * (1 + delta), bias=False)
         with b.inside("selective_scan"):
-            x, padding = Feature(mixed, (seq,)), (conv_kernel - 1,)
-            b.conv(x, mixed, conv_kernel, padding=padding, groups=mixed, bias=True)
+            x, kernel = Feature(mixed, (seq,)), 4
+            b.conv(x, mixed, kernel, padding=(kernel - 1,), groups=mixed, bias=not delta)
             b.activation(rows * mixed, "silu")
-            b.parameters(3 * own_heads, 3)
-            scan(min(chunk, seq))
+            b.parameters((3 - delta) * own_heads, 3 - delta)
+            length = min(chunk, seq)  # scores and outputs inside a chunk, states between chunks
+            every = b.batch_size * ceil(seq / length) * own_heads
+            b.elementwise(rows * own_heads, kernels=2, reads=2, writes=2)
+            alike = every if delta else every // own_heads * groups
+            b.batched_matmul(alike, length, length, state)
+            b.batched_matmul(every, length, width, length)
+            b.batched_matmul(every, width, state, length)
+            b.elementwise(every * width * state)
+            b.batched_matmul(every, length, width, state)
+            # what a key recalls is taken off its value: within the chunk, then of those before
+            within = ((length, state), (state, length), (width, length), (width, state))
+            for out, summed in within if delta else ():
+                b.batched_matmul(every, length, out, summed)
             b.multiply(rows * inner)
-        b.layer_norm(rows, inner, bias=False)
+        b.layer_norm(*((rows * own_heads, width) if delta else (rows, inner)), bias=False)
         b.linear(rows, inner, hidden, bias=False)
         residual(b, block, rows)
-
-    def scan(length: int) -> None:
-        """Chunked scan: scores and outputs inside a chunk, states between chunks."""
-        chunks, width = b.batch_size * ceil(seq / length), inner // own_heads
-        b.elementwise(rows * own_heads, kernels=2, reads=2, writes=2)
-        b.batched_matmul(chunks * groups, length, length, state)
-        b.batched_matmul(chunks * own_heads, length, width, length)
-        b.batched_matmul(chunks * own_heads, width, state, length)
-        b.elementwise(chunks * own_heads * width * state)
-        b.batched_matmul(chunks * own_heads, length, width, state)
 
     table = vocab_share(vocab, split, vocab_divisor)
     b.input(2 * seq)
     embed(b, block, seq, table, 0, False)
+    kinds = {
+        "M": mix,
+        "G": partial(mix, delta=True),
+        "*": partial(self_attention, b, block, seq, causal=True),
+        "-": partial(feed_forward, b, block, rows),
+        "E": partial(moe_feed_forward, b, block, mixture, rows),
+    }
     pattern = hybrid_pattern.replace("|", "")
-    if unknown := set(pattern) - set("M*-E"):
-        raise GraphError(f"hybrid_pattern holds {sorted(unknown)}; known are M, *, - and E")
-    for letter in filter(pattern.count, "M*-E"):
+    if unknown := set(pattern) - kinds.keys():
+        raise GraphError(f"hybrid_pattern holds {sorted(unknown)}; known are {', '.join(kinds)}")
+    for letter in filter(pattern.count, kinds):
         with b.repeat(pattern.count(letter)):
-            if letter == "M":
-                mix()
-            elif letter == "*":
-                self_attention(b, block, seq, causal=True)
-            elif letter == "-":
-                feed_forward(b, block, rows)
-            else:
-                moe_feed_forward(b, block, mixture, rows)
+            kinds[letter]()
     head(b, block, seq, table, tied=not untied_embeddings)

@@ -33,8 +33,9 @@ _FUNCTIONS = {"geglu": "gelu", "gelu_new": "gelu", "squared-relu": "relu"}
 class Habits:
     """What the author of a layer chose; 0 and None mean as many heads, as wide, as ``bias``.
 
-    ``qkv_bias`` and ``out_bias`` are those of the attention; a ``post_norm`` closes each branch.
-    Queries see the last ``window`` keys (0: all); ``sinks`` are a learned logit for each head.
+    ``qkv_bias`` and ``out_bias`` are those of the attention; a ``post_norm`` closes each branch, an
+    ``output_gate`` scales each channel of what was attended. Queries see the last ``window`` keys
+    (0: all); ``sinks`` are a learned logit for each head.
     ``qk_layernorm`` norms queries and keys head by head, ``wide_qk_layernorm`` over all heads.
     ``mla`` is latent attention, of queries only where they have a rank.
     """
@@ -53,6 +54,7 @@ class Habits:
     joint_projections: bool = True
     window: int = 0
     sinks: bool = False
+    output_gate: bool = False
     qk_layernorm: bool = False
     wide_qk_layernorm: bool = False
     mla: bool = False
@@ -227,7 +229,7 @@ def self_attention(b: GraphBuilder, block: Block, seq_len: int, *, causal: bool 
     if block.mla:
         latent_attention(b, block, seq_len)
         return
-    outputs = (block.attention_width, block.kv_width, block.kv_width)
+    outputs = (block.attention_width * (1 + block.output_gate), block.kv_width, block.kv_width)
     project(b, rows, block.hidden, outputs, block, block.qkv_bias)
     if block.rotary:
         rotary(b, block, rows * (block.attention_width + block.kv_width))
@@ -235,14 +237,16 @@ def self_attention(b: GraphBuilder, block: Block, seq_len: int, *, causal: bool 
     attend(b, block, seq_len, keys, causal=causal)
     if block.sinks:
         b.parameters(block.heads)
+    if block.output_gate:
+        b.activation(rows * block.attention_width, "sigmoid")
+        b.multiply(rows * block.attention_width)
     b.linear(rows, block.attention_width, block.hidden, bias=block.out_bias)
     residual(b, block, rows)
-    if block.qk_layernorm:
-        norm(b, block, rows * block.heads, block.head_dim)
-        norm(b, block, rows * block.kv_heads, block.head_dim)
-    if block.wide_qk_layernorm:
-        norm(b, block, rows, block.attention_width)
-        norm(b, block, rows, block.kv_width)
+    for heads in (block.heads, block.kv_heads):
+        if block.qk_layernorm:
+            norm(b, block, rows * heads, block.head_dim)
+        if block.wide_qk_layernorm:
+            norm(b, block, rows, heads * block.head_dim)
 
 
 def latent_attention(b: GraphBuilder, block: Block, seq_len: int) -> None:
@@ -300,12 +304,9 @@ def activate(b: GraphBuilder, block: Block, elements: float) -> None:
     if block.activation == "clamped-swiglu":
         b.elementwise(elements, reads=8, writes=7, backward_reads=9, kernels=6)
         return
-    if block.gated and block.fused:
-        b.multiply(elements)
-        return
     if block.activation == "gelu_new" and not block.fused:
         b.chain(elements, (10, 8, 8), (13, 9, 9), "spelt_gelu")
-    else:
+    elif not (block.gated and block.fused):
         b.activation(elements, _FUNCTIONS.get(block.activation, block.activation))
     if block.activation == "squared-relu" and not block.fused:
         b.activation(elements, "square")
