@@ -167,6 +167,11 @@ def test_weight_tensors_are_as_many_as_timm_has(name: str, tensors: int) -> None
     [
         ("yolov5s", 7235389),
         ("yolov5x", 86749405),
+        ("yolov8n-seg", 3409968),
+        ("yolov8n-pose", 3295470),
+        ("yolov8n-cls", 2719288),
+        ("yolo11n-seg", 2876848),
+        ("yolo26n", 2572280),
         ("clip-vit-b-32", 151277313),
         ("clip-vit-l-14", 427616513),
         ("whisper-large-v2", 1543304960),
