@@ -230,6 +230,43 @@ _ALBERT = {
     "albert-xlarge-v2": (2048, 24, 16, 8192),
     "albert-xxlarge-v2": (4096, 12, 64, 16384),
 }
+_WINDOWED, _WHOLE = "sliding_attention", "full_attention"
+# Text of Gemma 4: width, layers, heads, of keys, width of the MLP, layers with a window in a row.
+_GEMMA4: Mapping[str, tuple[tuple[int, int, int, int, int, int], Mapping[str, Any]]] = {
+    "gemma-4-E2B": (
+        (1536, 35, 8, 1, 6144, 4),
+        {"num_kv_shared_layers": 20, "use_double_wide_mlp": True},
+    ),
+    "gemma-4-E4B": ((2560, 42, 8, 2, 10240, 5), {"num_kv_shared_layers": 18}),
+    "gemma-4-31B": (
+        (5376, 60, 32, 16, 21504, 5),
+        {
+            "attention_k_eq_v": True,
+            "num_global_key_value_heads": 4,
+            "hidden_size_per_layer_input": 0,
+        },
+    ),
+}
+# ELECTRA's discriminator that classifies: width of the words, of the layers, layers, heads.
+_ELECTRA = {
+    "electra-small-discriminator": (128, 256, 12, 4),
+    "electra-base-discriminator": (768, 768, 12, 12),
+    "electra-large-discriminator": (1024, 1024, 24, 16),
+}
+# XLNet that classifies: width, layers, heads.
+_XLNET = {"xlnet-base-cased": (768, 12, 12), "xlnet-large-cased": (1024, 24, 16)}
+# LayoutLMv3 that labels words: width, layers, heads, size of a position in the page.
+_LAYOUTLM = {
+    "layoutlmv3-base": (768, 12, 12, 128),
+    "layoutlmv3-large": (1024, 24, 16, 171),
+}
+# Segment Anything 2: width, layers of the stages, heads, those that attend to the whole image.
+_SAM2 = {
+    "sam2-hiera-tiny": (96, (1, 2, 7, 2), 1, (5, 7, 9)),
+    "sam2-hiera-small": (96, (1, 2, 11, 2), 1, (7, 10, 13)),
+    "sam2-hiera-base-plus": (112, (2, 3, 16, 3), 2, (12, 16, 20)),
+    "sam2-hiera-large": (144, (2, 6, 36, 4), 2, (23, 33, 43)),
+}
 # TrOCR: width, layers and heads of the encoder.
 _TROCR = {"trocr-base": (768, 12, 12), "trocr-large": (1024, 24, 16)}
 # YOLOS of 12 layers: width, heads, size of its positions, whether each layer has some.
@@ -449,6 +486,55 @@ def _albert(library: Any, model: str) -> Network:
     return _scored(library, "Albert", "ForMaskedLM", _positioned, 512, **sizes)
 
 
+def _gemma4(library: Any, model: str) -> Network:
+    (width, layers, heads, keys, wide, windows), more = _GEMMA4[model]
+    each = [_WINDOWED] * windows + [_WHOLE]
+    config = library.Gemma4TextConfig(
+        **_sizes(width, layers, heads, wide),
+        **more,
+        num_key_value_heads=keys,
+        head_dim=256,
+        layer_types=each * (layers // len(each)),
+        final_logit_softcapping=30.0,
+        use_cache=False,
+    )
+    return Network(_unpacked(lambda: library.Gemma4ForCausalLM(config)), tokens, 2048)
+
+
+def _gemma3n(library: Any, model: str) -> Network:
+    small = {"num_hidden_layers": 30, "intermediate_size": 8192, "num_kv_shared_layers": 10}
+    small["activation_sparsity_pattern"] = [0.95] * 10 + [0.0] * 20
+    small["layer_types"] = ([_WINDOWED] * 4 + [_WHOLE]) * 6
+    torch.distributions.Distribution.set_default_validate_args(False)  # looks at values
+    config = library.Gemma3nTextConfig(**(small if "E2B" in model else {}), use_cache=False)
+    return Network(_unpacked(lambda: library.Gemma3nForCausalLM(config)), tokens, 2048)
+
+
+def _electra(library: Any, model: str) -> Network:
+    words, width, layers, heads = _ELECTRA[model]
+    sizes = _sizes(width, layers, heads, 4 * width) | {"embedding_size": words}
+    return _scored(library, "Electra", "ForSequenceClassification", _positioned, 512, **sizes)
+
+
+def _xlnet(library: Any, model: str) -> Network:
+    width, layers, heads = _XLNET[model]
+    sizes = {"d_model": width, "n_layer": layers, "n_head": heads, "d_inner": 4 * width}
+    return _scored(library, "XLNet", "ForSequenceClassification", tokens, 512, **sizes)
+
+
+def _layoutlm(library: Any, model: str) -> Network:
+    width, layers, heads, part = _LAYOUTLM[model]
+    boxes = {"coordinate_size": part, "shape_size": part if width == 768 else 170}
+    config = library.LayoutLMv3Config(**_sizes(width, layers, heads, 4 * width), **boxes)
+
+    def inputs(batch: int, length: int) -> Mapping[str, torch.Tensor]:
+        places = torch.empty(batch, length, 4, dtype=torch.long)
+        words = tokens(batch, length) | tokens(batch, length, "position_ids")
+        return words | {"bbox": places} | images(batch, 224)
+
+    return Network(lambda _: _Words(library.LayoutLMv3ForTokenClassification(config)), inputs, 512)
+
+
 def _mpnet(library: Any, _: str) -> Network:
     sizes = {"vocab_size": 30527, "max_position_embeddings": 514}
     return _scored(library, "MPNet", "ForMaskedLM", tokens, 512, **sizes)
@@ -512,13 +598,8 @@ def _whisper(library: Any, model: str) -> Network:
         sound = {"input_features": torch.empty(batch, mels, 3000)}
         return sound | tokens(batch, length, "decoder_input_ids")
 
-    def make(_: int) -> torch.nn.Module:
-        # it looks for several texts in one row by their values, which a meta tensor has not
-        masks: Any = import_module("transformers.masking_utils")
-        masks.find_packed_sequence_indices = lambda _: None
-        return _Logits(library.WhisperForConditionalGeneration(config))
-
-    return Network(make, inputs, 448)
+    made = _unpacked(lambda: library.WhisperForConditionalGeneration(config))
+    return Network(made, inputs, 448)
 
 
 def _esm(library: Any, model: str) -> Network:
@@ -559,6 +640,15 @@ class _Logits(_Around):
         return found
 
 
+class _Words(_Logits):
+    """The scores of words that stand in an image."""
+
+    def forward(self, **inputs: torch.Tensor) -> torch.Tensor:
+        """Scores of the labels of every word."""
+        with _masked():
+            return super().forward(**inputs)
+
+
 def _modernbert(library: Any, model: str) -> Network:
     width, wide, layers, heads = _MODERNBERT[model]
     sizes = _sizes(width, layers, heads, wide)
@@ -586,6 +676,23 @@ def _mask2former(library: Any, model: str) -> Network:
 def _finite() -> Any:
     """Let a network ask whether its activations are finite: a meta tensor has no values."""
     return patch.object(torch, "isfinite", lambda _: np.array(True))
+
+
+def _unpacked(make: Callable[[], torch.nn.Module]) -> Callable[[int], torch.nn.Module]:
+    """A network that looks for several texts in one row by their values, which has no values."""
+
+    def made(_: int) -> torch.nn.Module:
+        masks: Any = import_module("transformers.masking_utils")
+        masks.find_packed_sequence_indices = lambda _: None
+        return _Logits(make())
+
+    return made
+
+
+def _masked() -> Any:
+    """Let a network keep a mask: whether it masks anything is asked of its values."""
+    masks = import_module("transformers.masking_utils")
+    return patch.object(masks, "_ignore_bidirectional_mask_sdpa", lambda *_, **__: False)
 
 
 class _Masks(_Around):
@@ -697,6 +804,34 @@ def _sam(library: Any, model: str) -> Network:
     return Network(lambda _: _Promptable(library.SamModel(config)), inputs, 1024)
 
 
+def _sam2(library: Any, model: str) -> Network:
+    width, layers, heads, whole = _SAM2[model]
+    stages = [width * 2**stage for stage in range(4)]
+    backbone: dict[str, Any] = {
+        "model_type": "sam2_hiera_det_model",
+        "hidden_size": width,
+        "num_attention_heads": heads,
+        "blocks_per_stage": list(layers),
+        "embed_dim_per_stage": stages,
+        "num_attention_heads_per_stage": [heads * 2**stage for stage in range(4)],
+        "global_attention_blocks": list(whole),
+    }
+    if width > 96:
+        backbone["window_positional_embedding_background_size"] = (
+            [14, 14] if width == 112 else [7, 7]
+        )
+    if width == 144:
+        backbone["window_size_per_stage"] = [8, 4, 16, 8]
+    vision = {"backbone_config": backbone, "backbone_channel_list": stages[::-1]}
+    config = library.Sam2Config(vision_config=vision)
+
+    def inputs(batch: int, side: int) -> Mapping[str, torch.Tensor]:
+        points = {"input_points": torch.empty(batch, 1, 1, 2)}
+        return images(batch, side) | points | {"input_labels": torch.ones(batch, 1, 1).int()}
+
+    return Network(lambda _: _Promptable(library.Sam2Model(config)), inputs, 1024)
+
+
 class _Depth(_Around):
     """The depth at every pixel."""
 
@@ -731,10 +866,7 @@ class _Boxes(_Around):
 
     def forward(self, **inputs: torch.Tensor) -> list[torch.Tensor]:
         """What the losses are taken of."""
-        # images of a batch are padded to one size; whether they are is asked of the mask's values
-        masks = import_module("transformers.masking_utils")
-        ignored = patch.object(masks, "_ignore_bidirectional_mask_sdpa", lambda *_, **__: False)
-        with _finite(), ignored:
+        with _finite(), _masked():
             found: Any = self.inner(**inputs)
         return [found.logits, found.pred_boxes]
 
@@ -921,6 +1053,12 @@ _OF_TRANSFORMERS: Mapping[str, Callable[[Any, str], Network]] = {
     "timesformer-base": _timesformer,
     "w2v-bert-2.0": _w2v_bert,
     **dict.fromkeys(_ALBERT, _albert),
+    **dict.fromkeys(_ELECTRA, _electra),
+    **dict.fromkeys(_GEMMA4, _gemma4),
+    **dict.fromkeys(("gemma-3n-E2B", "gemma-3n-E4B"), _gemma3n),
+    **dict.fromkeys(_XLNET, _xlnet),
+    **dict.fromkeys(_LAYOUTLM, _layoutlm),
+    **dict.fromkeys(_SAM2, _sam2),
     **dict.fromkeys(_DEPTH_ANYTHING, _depth_anything),
     **dict.fromkeys(_DINOV2, _dinov2),
     **dict.fromkeys(_TROCR, _trocr),

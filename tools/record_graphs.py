@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from importlib import import_module
 from importlib.metadata import version
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -222,8 +223,14 @@ def _traces(network: LibraryNetwork) -> OperatorsAt:
 
 
 def _forward_flops(laws: Sequence[SymbolicOperator], side: int) -> float:
-    forward = [o for o in laws if o.direction == Direction.FORWARD]
-    return sum(value(o.flops, 2, side) * o.count for o in forward)
+    """As torch counts them: of causal attention what its mask leaves out, too."""
+
+    def flops(operator: SymbolicOperator) -> float:
+        if operator.kind is Kind.ATTENTION:
+            return 4 * prod(value(dim, 2, side) for dim in operator.dims)
+        return value(operator.flops, 2, side)
+
+    return sum(flops(o) * o.count for o in laws if o.direction == Direction.FORWARD)
 
 
 def _recorded(laws: Sequence[SymbolicOperator], any_side: bool) -> Recorded:

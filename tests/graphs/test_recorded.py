@@ -107,6 +107,28 @@ def test_names_of_measurements_have_the_parameters_printed_there(
 
 
 @pytest.mark.parametrize(
+    ("name", "millions"),
+    [
+        ("hiera_base_224", 51.52),
+        ("maxvit_tiny_tf_224", 30.92),
+        ("eva02_base_patch14_448", 87.12),
+        ("convnextv2_femto", 5.23),
+        ("nfnet_f0", 71.49),
+        ("coatnet_0_rw_224", 27.44),
+        ("caformer_s18", 26.34),
+        ("efficientvit_b0", 3.41),
+        ("pvt_v2_b2", 25.36),
+        ("mobileone_s4", 14.95),
+        ("focalnet_tiny_srf", 28.43),
+        ("davit_tiny", 28.36),
+        ("mvitv2_tiny", 24.17),
+    ],
+)
+def test_parameters_are_those_of_the_cards_of_timm(name: str, millions: float) -> None:
+    assert graph(name).parameters / 1e6 == pytest.approx(millions, abs=0.006)
+
+
+@pytest.mark.parametrize(
     ("name", "parameters", "multiply_adds"),
     [
         ("deeplabv3-resnet50", 42_004_074, 178.722),
@@ -172,6 +194,8 @@ def test_weight_tensors_are_as_many_as_timm_has(name: str, tensors: int) -> None
         ("yolov8n-cls", 2719288),
         ("yolo11n-seg", 2876848),
         ("yolo26n", 2572280),
+        ("electra-small-discriminator", 13549314),
+        ("xlnet-base-cased", 117310466),
         ("clip-vit-b-32", 151277313),
         ("clip-vit-l-14", 427616513),
         ("whisper-large-v2", 1543304960),
