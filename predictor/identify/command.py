@@ -161,6 +161,8 @@ def _tell_unknown(reading: _Reading, found: Configured, own: Launch) -> None:
         reading.special["total_batch"] = shared
     if {*draft.signals} == {"amp"} and _fixed(found.texts, flags().computes["brains"]):
         draft.signal("bf16", "on")
+    if "auto" in reading.special:
+        draft.signals.pop("tf32", None)
     if "frozen" in kinds and _fixed(found.texts, flags().computes["thaws"]):
         del draft.pairs["options"]["frozen"]
         draft.ask(f"{own.program} trains later what it freezes", "options", "frozen")
@@ -251,6 +253,8 @@ def _read_flags(reading: _Reading, own: int) -> None:
         elif pair := reading.family.switches.get(flag):
             if (word := switched(value, following)) is not None:
                 _switch(reading, pair, word)
+            elif pair[0] in SIGNALS and text == "auto":  # 16 bits where the GPU has them
+                reading.special["auto"] = "on"
             elif pair[0] == "options":  # off, whatever was said before
                 reading.draft.pairs.get("options", {}).pop(pair[1].partition("=")[0], None)
         elif not fold and flag in listed("repeating") and (text or "on").lower() not in OFF | {"1"}:
@@ -328,17 +332,14 @@ def _take(reading: _Reading, key: str, name: str, text: str, following: Sequence
             draft.say("image_size", text)
     elif key == "config":
         _read_config(reading, text)
-    elif key in ("recipe", "clip_model"):
-        draft.say("model", text if key == "recipe" else f"clip-{text}")
-        reading.special[key] = text
     elif "." in key:
         field_name, _, pair_key = key.partition(".")
         draft.pair(field_name, pair_key, text)
     elif not draft.say(key, text):
         reading.special[key] = text
     for expression, said_so in flags().words.get(key, {}).items():
-        if re.match(expression, text.lower()):
-            for pair in pairs_of(said_so):
+        if match := re.match(expression, text, re.I):
+            for pair in pairs_of(match.expand(said_so)):
                 _switch(reading, pair, "on")
             return
     if key == "finetuning":
@@ -352,9 +353,6 @@ def _take(reading: _Reading, key: str, name: str, text: str, following: Sequence
         draft.say("model", (plain := re.sub("^q?lora_", "", name)))  # torchtune: lora_llama3_8b
         if plain != name:
             reading.special["quantised" if name.startswith("q") else "adapters"] = "on"
-    elif key == "total_samples":
-        draft.say("epochs", "1")
-        draft.say("dataset_size", text)
 
 
 def _read_config(reading: _Reading, path: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
 
@@ -53,7 +53,7 @@ def configured(launch: Launch, files: Files | None) -> Configured:
         unread = tuple(one for one in named if not one.agreed)
         shares = bool(_DEEPSPEED & {*launch.started, *(one.flag for one in named)})
         return Configured(launch, NOTHING, unread, LAUNCHER_FILE in launch.started, shares)
-    reading = _Reading(files)
+    reading = _Reading(files, over={name.lstrip("-+~") for name, *_ in said(launch.after)})
     read = {one: reading.settings(one.paths) for one in named if one.flag not in _DEEPSPEED}
     own = (word for settings in read.values() for word in _words(settings or {}))
     whole = replace(launch, after=(*own, *launch.after))
@@ -116,9 +116,10 @@ def _modules(text: str, roots: Sequence[str], files: Files) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Reading:
-    """Reads at most MAX_READ files."""
+    """Reads at most MAX_READ files, in which settings may be meant that the command is ``over``."""
 
     files: Files
+    over: Collection[str]
     left: int = MAX_READ
     missing: frozenset[str] = frozenset()
     launcher_unread: bool = False
@@ -151,7 +152,7 @@ class _Reading:
 
     def _based(self, path: str, depth: int) -> dict[str, str] | None:
         text = self._read(path)
-        settings = None if text is None or not depth else settings_of(path, text)
+        settings = None if text is None or not depth else settings_of(path, text, self.over)
         if settings is None:
             return None
         merged: dict[str, str] = {}

@@ -9,7 +9,7 @@ import os
 import posixpath
 import stat
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -64,12 +64,12 @@ def files_at(files: Files | None, directory: str | None) -> Files | None:
     return lambda path: files(posixpath.join(directory, path))
 
 
-def settings_of(name: str, text: str) -> dict[str, str] | None:
+def settings_of(name: str, text: str, over: Collection[str] = ()) -> dict[str, str] | None:
     """Every plain setting of a JSON, TOML, YAML or Python configuration; None where it is none.
 
-    Numbers of a list stand between ``x``, as sizes do, texts between ``;``. What only running could
-    tell (``${...}`` of OmegaConf, an expression) holds UNKNOWN. At most 2,000 settings of 16 levels
-    are read.
+    Numbers of a list stand between ``x``, as sizes do, texts between ``;``. A text that is another
+    setting is that one's, unless the command sets it (``over``). What only running could tell (an
+    expression) holds UNKNOWN. At most 2,000 settings of 16 levels are read.
     """
     read, found = _READERS.get(name.rpartition(".")[2].lower(), _read_yaml), None
     if len(text) <= MAX_TEXT:
@@ -78,7 +78,9 @@ def settings_of(name: str, text: str) -> dict[str, str] | None:
     if not isinstance(found, dict):
         return None
     nodes = filter(None, islice(_nodes(found, "", 0), MAX_SETTINGS))
-    return {name: told for name, value in nodes if (told := _text(value)) is not None}
+    told = {name: word for name, value in nodes if (word := _text(value)) is not None}
+    plain = {f"${{{n}}}": word for n, word in told.items() if "${" not in word and n not in over}
+    return {n: plain.get(word, UNKNOWN) if "${" in word else word for n, word in told.items()}
 
 
 def _nodes(
@@ -100,7 +102,7 @@ def _text(value: object) -> str | None:
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, str):
-        return UNKNOWN if "${" in value else value[:MAX_VALUE]
+        return value[:MAX_VALUE]
     if not isinstance(value, list | tuple) or not 1 <= len(value) <= MAX_DEPTH:
         return None
     if all(isinstance(one, int | float) for one in value):

@@ -36,7 +36,17 @@ def test_what_only_running_could_tell_is_unknown() -> None:
     assert settings_of("c.py", "a = 5 * x\nb = a\nc = f()\n") == dict.fromkeys("abc", UNKNOWN)
     assert settings_of("c.py", "a = 5 * 8\nb = a\n") == {"a": "40", "b": "40"}
     assert settings_of("c.py", f"a = {'9' * 4000} * 9\n") == {"a": UNKNOWN}
-    assert settings_of("c.yaml", "a: ${b.c}\n") == {"a": UNKNOWN}
+    assert settings_of("c.yaml", "a: ${b.c}\nd: x${a}\n") == dict.fromkeys("ad", UNKNOWN)
+
+
+def test_a_setting_that_is_another_one_is_told_unless_the_command_sets_that(tmp_path: Path) -> None:
+    text = "v: {length: 2048}\nmax_seq_len: ${v.length}\n"
+    assert settings_of("c.yaml", text) == {"v.length": "2048", "max_seq_len": "2048"}
+    (tmp_path / "c.yaml").write_text(text)
+    argv = ["torchrun", "train.py", "--config", "c.yaml", "--batch_size", "8", "--model", "gpt2"]
+    assert identify(argv=argv, files=user_files(tmp_path)).values["seq_len"] == 2048
+    unread = identify(argv=(*argv, "v.length=64"), files=user_files(tmp_path))
+    assert "seq_len" not in unread.values
 
 
 @pytest.mark.parametrize("name", ["c.yaml", "c.json", "c.toml", "c.py"])

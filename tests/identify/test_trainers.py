@@ -520,3 +520,99 @@ def test_a_multirun_of_hydra_trains_more_than_once() -> None:
     assert "epochs" not in identify(argv=tuple(argv.split())).values
     argv = "python train.py -m resnet18 --epochs 20"
     assert identify(argv=tuple(argv.split())).values["epochs"] == 20
+
+
+LLAMA = "model: {dtype: bfloat16, model_config: {is_llama_config: true, num_hidden_layers: 4}}\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "expected"),
+    [
+        (
+            "torchrun run_train.py --config-file c.yaml",
+            LLAMA + "parallelism: {dp: 4, tp: 2}\noptimizer: {zero_stage: 1}\n"
+            "tokens: {micro_batch_size: 2, batch_accumulation_per_replica: 8,"
+            " sequence_length: 4096, train_steps: 50}\n",
+            "model=gpt-style batch=2 grad_accum=8 seq_len=4096 steps=50 tensor_parallel=2 zero=1",
+        ),
+        (
+            "composer train.py c.yaml",
+            "variables: {max_seq_len: 2048}\nmax_seq_len: ${variables.max_seq_len}\n"
+            "max_duration: 500ba\nglobal_train_batch_size: 256\n"
+            "device_train_microbatch_size: auto\n"
+            "model: {name: hf_causal_lm, pretrained_model_name_or_path: gpt2}\n"
+            "precision: amp_bf16\n"
+            "fsdp_config: {sharding_strategy: FULL_SHARD}\n",
+            "model=gpt2 global_batch=256 steps=500 seq_len=2048 sharding=fsdp",
+        ),
+        (
+            "python ./deepy.py train.py c.yml",
+            "pipe_parallel_size: 2\nmodel_parallel_size: 2\nnum_layers: 8\npos_emb: rotary\n"
+            "no_weight_tying: true\ntrain_micro_batch_size_per_gpu: 4\nseq_length: 2048\n"
+            "train_iters: 70\nfp16: {enabled: true}\nzero_optimization: {stage: 1}\n",
+            "model=gpt-style batch=4 seq_len=2048 steps=70 tensor_parallel=2 pipeline_parallel=2"
+            " zero=1 precision=mixed_fp16",
+        ),
+        (
+            "torchrun -m verl.trainer.sft_trainer model.path=Qwen/Qwen3-8B data.max_length=2048"
+            " data.train_batch_size=96 trainer.total_epochs=2"
+            " engine.ulysses_sequence_parallel_size=2",
+            "",
+            "model=qwen3-8b global_batch=96 seq_len=2048 epochs=2 context_parallel=2 sharding=fsdp",
+        ),
+    ],
+)
+def test_configurations_of_trainers_of_language_models(
+    tmp_path: Path, command: str, text: str, expected: str
+) -> None:
+    words = tuple(command.split())
+    if text:
+        (tmp_path / words[-1]).write_text(text)
+    stated = identify(argv=words, files=user_files(tmp_path))
+    for name, value in parse_text(expected, "").values.items():
+        assert stated.values[name] == value
+    assert not stated.alone
+    assert not stated.doubts
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("rl: dpo\n", {"objective": "preference"}),
+        ("reward_model: true\n", {"objective": "preference"}),
+        ("unfrozen_parameters:\n- ^lm_head\n", {"frozen": "part"}),
+        ("bf16: auto\ntf32: true\n", {}),
+    ],
+)
+def test_what_axolotl_trains(tmp_path: Path, text: str, options: dict[str, str]) -> None:
+    plain = "base_model: Qwen/Qwen3-8B\nsequence_len: 2048\nmicro_batch_size: 2\nfsdp_version: 2\n"
+    (tmp_path / "c.yml").write_text(plain + text)
+    stated = identify(argv=("axolotl", "train", "c.yml"), files=user_files(tmp_path))
+    assert dict(stated.values.get("options", ())) == options
+    assert stated.values["sharding"] == "fsdp"
+    assert "precision" not in stated.values
+
+
+def test_how_torchtune_and_litgpt_adapt(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(
+        "model: {_component_: torchtune.models.llama3.lora_llama3_8b, lora_rank: 8,"
+        " quantize_base: true, apply_lora_to_mlp: true}\n"
+        "teacher_model: {_component_: torchtune.models.llama3.llama3_70b}\n"
+    )
+    found = identify(argv=TUNE.split(), files=user_files(tmp_path)).values
+    told = {"lora", "lora_rank", "lora_targets", "objective", "quantized_base"}
+    assert {key for key, _ in found["options"]} == told
+    argv = ["litgpt", "finetune_lora", "gpt2", "--lora_r", "8", "--lora_mlp", "true"]
+    assert ("lora_targets", "all") in identify(argv=argv).values["options"]
+
+
+TUNE = "tune run lora_finetune_distributed --config c.yaml"
+
+
+def test_adapters_that_a_program_has_only_where_it_is_asked_are_no_question(tmp_path: Path) -> None:
+    option = 'parser.add_argument("--model.lora_rank", type=int, default={})\n'
+    for rank, asks in ((0, False), (8, True)):
+        (tmp_path / "mine.py").write_text(option.format(rank) + "m = get_peft_model(m, c)\n")
+        argv = ("python", "mine.py", *VISION.split(), "--amp")
+        stated = identify(argv=argv, files=user_files(tmp_path))
+        assert any(problem.field == "options" for problem in stated.problems) == asks
