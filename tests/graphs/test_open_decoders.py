@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from references import catalog_of, forward_flops_of, graph_of_entry, ids, parameters_of
 
-from predictor.graphs.catalog import entry_of
+from predictor.graphs.catalog import entry_of, graph_of
+from predictor.graphs.operator import Workload
 
 pytest.importorskip("transformers")
 warnings.filterwarnings("ignore", module="transformers")
 
-from text_networks import decoder  # noqa: E402
+from text_networks import built as made  # noqa: E402
+from text_networks import decoder, hf  # noqa: E402
 
 CATALOG = catalog_of("decoders", "decoder-mixtures")
 # one of each architecture: FLOPs are counted operator by operator
@@ -56,6 +58,30 @@ def test_weights_are_those_of_the_reference(name: str) -> None:
 )
 def test_weights_are_as_published(name: str, published: int) -> None:
     assert entry_of(name).parameters == published
+
+
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [
+        ("codeparrot/codeparrot", 1.53e9),
+        ("ibm-granite/granite-4.0-micro", 3_402_836_480),
+        ("openbmb/MiniCPM4-8B", 8.19e9),
+        ("moonshotai/Moonlight-16B-A3B", 15.96e9),
+        ("zai-org/GLM-4.7-Flash", 29.9e9),  # 31.2 with the layer that predicts a token more
+        ("swiss-ai/Apertus-70B-2509", 70.6e9),
+    ],
+)
+def test_weights_of_names_with_sizes_of_their_own_are_as_published(
+    name: str, published: float
+) -> None:
+    built = graph_of(entry_of(name).name, (), Workload(1, seq_len=128))
+    assert built.parameters == pytest.approx(published, rel=0.003)
+
+
+def test_the_weights_of_glm_4_7_flash_are_those_of_the_reference() -> None:
+    reference = parameters_of(lambda: made("Glm4MoeLiteForCausalLM", hf.Glm4MoeLiteConfig()))
+    built = graph_of(entry_of("zai-org/GLM-4.7-Flash").name, (), Workload(1, seq_len=128))
+    assert built.parameters == reference
 
 
 @pytest.mark.parametrize("name", COUNTED)

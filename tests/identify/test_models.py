@@ -50,7 +50,7 @@ def test_names_of_hubs_and_libraries_are_known(name: str, model: str) -> None:
         "",
         "/",
         "x" * 5000,
-        "xlnet-base-cased",
+        "funnel-transformer-small",
         "checkpoint-500",
         "resnet",
         "efficientnet-b9",
