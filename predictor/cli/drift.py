@@ -92,7 +92,8 @@ def _show(found: Drift) -> None:
         if watched.standing is not None:
             click.echo(_told(watched.standing, watched.stream.where))
     if not any(found.alarms):
-        click.echo("no change")
+        compared = any(watched.scored for watched in found.streams)
+        click.echo("no change" if compared else "no run has earlier ones to be compared with")
     click.echo(
         f"false alarms: {found.false_alarms_per_year:g} a year, "
         f"at {count(found.scores_per_year / 2)} runs compared a year"
@@ -102,13 +103,12 @@ def _show(found: Drift) -> None:
 
 
 def _told(change: Change, where: str) -> str:
-    since = datetime.fromtimestamp(change.since_s)
+    since = f"since {datetime.fromtimestamp(change.since_s):%Y-%m-%d} on {where}"
     slower = "slower" if change.shift > 0 else "faster"
     users = f"{change.users} user" + "s" * (change.users != 1)
     kinds = f"{change.configurations} configuration" + "s" * (change.configurations != 1)
     return (
-        f"{100 * change.shift:+.1f} % {slower} since {since:%Y-%m-%d} on {where} "
-        f"({change.runs} runs of {users} in {kinds})"
+        f"{100 * change.shift:+.1f} % {slower} {since} ({change.runs} runs of {users} in {kinds})"
     )
 
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from itertools import pairwise
+from math import inf
 from typing import Any
 
 from profiles.storage import shipped_yaml
@@ -172,26 +173,40 @@ def _variant(entry: ModelEntry, meaning: Meaning) -> ModelEntry:
 
 @cache
 def _accepted(family: str) -> Mapping[str, str]:
-    """Keyword arguments of a family's builder -> their annotation."""
+    """Keyword arguments of a family's builder -> their annotation and default."""
     return {**FINETUNING, **arguments_of(family)}
 
 
 def overrides(entry: ModelEntry, variant: Pairs) -> Pairs:
     """A job's ``variant`` as arguments of the family's builder.
 
-    Raises JobError, with the nearest keys, for a key or a value that it does not take.
+    Raises JobError, with the nearest keys, for a key or a value that it does not take, and for
+    heads that do not divide what they share.
     """
-    found = []
+    found: dict[str, str] = {}
     for key, value in variant:
         argument = _argument(entry, key, value)
         if argument is None:
             known = _accepted(entry.family)
             spelled = [word for word, name in _SPELLINGS.items() if name in known]
-            number = _SPELLINGS.get(key, key) in known
-            expected = "a number" if number else accepted(key, (*known, *spelled))
+            kind = known.get(_SPELLINGS.get(key, key))
+            near = accepted(key, (*known, *spelled))
+            expected = near if kind is None else _refusal(kind, _value(value))
             raise JobError("variant", f"{key}={value}", expected)
-        found.append(argument)
-    return tuple(sorted(dict(found).items()))
+        found |= [argument]
+    sizes = {**entry.architecture, **{name: _value(value) for name, value in found.items()}}
+    free = "head_dim" in sizes or "int = " in _accepted(entry.family).get("head_dim", "")
+    for part, whole in (("heads", "hidden"), ("kv_heads", "heads")):
+        own, shared = sizes.get(part), sizes.get(whole)
+        if own and shared and shared % own and not (free and part == "heads"):
+            named, other, word = (part, own), f"{whole}={shared}", "divisor"
+            if part not in found:
+                named, other, word = (whole, shared), f"{part}={own}", "multiple"
+            if named[0] in found:
+                raise JobError(
+                    "variant", "=".join(map(str, named)), f"expected a {word} of {other}"
+                )
+    return tuple(sorted(found.items()))
 
 
 def understood_variant(entry: ModelEntry, variant: Pairs) -> Pairs:
@@ -204,11 +219,26 @@ def _argument(entry: ModelEntry, key: str, value: str) -> tuple[str, str] | None
     known = _accepted(entry.family)
     if key in _HEADS and "head" in known:
         return "head", _HEADS[key]
-    if key.startswith("no_") and key[3:] in known:
+    if key.startswith("no_") and "bool" in known.get(key[3:], ""):
         return key[3:], "off"
     name = _SPELLINGS.get(key, key)
-    fits = "str" in known.get(name, "str") or not isinstance(_value(value), str)
-    return (name, value) if name in known and fits else None
+    fits = name in known and not _refusal(known[name], _value(value))
+    return (name, value) if fits else None
+
+
+def _refusal(kind: str, value: float | str) -> str:
+    """What an argument of that annotation and default expects; empty where the value is that."""
+    words, _, default = kind.partition(" = ")
+    if "str" in words.split(" | "):
+        return ""
+    if words == "bool":
+        return "" if value in (False, True) else "expected on or off"
+    least = 0 if default == "0" else 1
+    if words.startswith("int"):
+        fits = type(value) is int and value >= least
+        return "" if fits else f"expected a whole number of at least {least}"
+    fits = words == "float" and not isinstance(value, str) and 0 < value < inf
+    return "" if fits else "expected a positive number"
 
 
 def _value(text: str) -> int | float | bool | str:

@@ -101,8 +101,38 @@ def test_a_misspelt_size_of_the_network_is_refused(key: str) -> None:
     entry = entry_of("gpt-moe-style")
     with pytest.raises(JobError, match=key):
         overrides(entry, ((swapped(key), "8"),))
-    with pytest.raises(JobError, match="a number"):
+    with pytest.raises(JobError, match=r"a whole number|on or off"):
         overrides(entry, ((key, "many"),))
+
+
+@pytest.mark.parametrize(
+    ("stated", "expected"),
+    [
+        ("layers=0", "a whole number of at least 1"),
+        ("layers=-3", "a whole number of at least 1"),
+        ("layers=1.5", "a whole number of at least 1"),
+        ("layers=on", "a whole number of at least 1"),
+        ("hidden=nan", "a whole number of at least 1"),
+        ("experts=-1", "a whole number of at least 0"),
+        ("swiglu=maybe", "on or off"),
+        ("no_layers=on", "num_layers"),
+        ("heads=7", "a divisor of hidden=768"),
+        ("hidden=770", "a multiple of heads=12"),
+        ("kv_heads=5", "a divisor of heads=12"),
+    ],
+)
+def test_a_network_of_sizes_that_none_has_is_refused(stated: str, expected: str) -> None:
+    key, value = stated.split("=")
+    with pytest.raises(JobError, match=f"invalid variant='{stated}'; .*{expected}"):
+        overrides(entry_of("gpt2"), ((key, value),))
+
+
+def test_heads_of_a_width_of_their_own_may_be_any_number() -> None:
+    for model, sizes in {
+        "gpt2": (("head_dim", "50"), ("heads", "7")),
+        "t5-base": (("heads", "7"),),
+    }.items():
+        assert overrides(entry_of(model), sizes) == sizes
 
 
 @pytest.mark.parametrize(

@@ -109,3 +109,4 @@ def test_an_empty_history_says_so(tmp_path: Path) -> None:
         pass
     found = drift(url)
     assert (found.exit_code, "history is empty" in found.stderr) == (0, True)
+    assert "no change" not in found.stdout

@@ -10,7 +10,6 @@ import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import fields
 from typing import TypeVar, cast
 
 from profiles.storage import shipped_yaml
@@ -49,9 +48,10 @@ def builder_of(name: str) -> Callable[..., None]:
 
 
 def arguments_of(name: str) -> Mapping[str, str]:
-    """Arguments of a family's builder -> their annotation; raises as ``builder_of``."""
+    """Arguments of a family's builder -> annotation and default, ``int = 0``; as ``builder_of``."""
     build = builder_of(name)
-    taken = fields(sizes) if (sizes := vars(build).get("sizes")) else ()
+    sizes = vars(build).get("sizes")
+    taken = inspect.signature(sizes).parameters.values() if sizes else ()
     _, *own = inspect.signature(build).parameters.values()
-    arguments = {p.name: str(p.annotation) for p in own if p.kind is not p.VAR_KEYWORD}
-    return {field.name: str(field.type) for field in taken} | arguments
+    arguments = (p for p in (*taken, *own) if p.kind is not p.VAR_KEYWORD)
+    return {p.name: f"{p.annotation} = {p.default}" for p in arguments}

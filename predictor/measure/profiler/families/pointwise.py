@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -76,9 +77,8 @@ def _cast(dtype: str) -> Ways:
 
 
 def _sum_shape(point: Point) -> Shape:
-    return Shape(
-        {"elements": point["rows"] * point["cols"]}, f"func=sum;dim=0;cols={point['cols']}"
-    )
+    cols = point["cols"]
+    return Shape({"elements": point["rows"] * cols}, f"func=sum;dim=0;cols={cols}")
 
 
 def _sum(case: Case, device: torch.device) -> Runs:
@@ -92,36 +92,20 @@ _RATE, _DECAY = 1e-3, 0.9
 Lists = Sequence[list[Tensor]]
 
 
+_ADAMW: Any = {"lr": _RATE, "beta1": _DECAY, "beta2": 0.999, "weight_decay": 0.01, "eps": 1e-8}
+_SGD: Any = {"lr": _RATE, "momentum": _DECAY, "dampening": 0.0, "weight_decay": 0.0}
+
+
 def _adamw(lists: Lists) -> object:
     weights, grads, mean, square, steps = lists
-    return torch._fused_adamw_(
-        weights,
-        grads,
-        mean,
-        square,
-        [],
-        steps,
-        lr=_RATE,
-        beta1=_DECAY,
-        beta2=0.999,
-        weight_decay=0.01,
-        eps=1e-8,
-        amsgrad=False,
-        maximize=False,
-    )
+    flags: Any = {"amsgrad": False, "maximize": False}
+    return torch._fused_adamw_(weights, grads, mean, square, [], steps, **_ADAMW, **flags)
 
 
 def _sgd(lists: Lists) -> object:
-    return torch._fused_sgd_(
-        *lists[:3],
-        weight_decay=0.0,
-        momentum=_DECAY,
-        lr=_RATE,
-        dampening=0.0,
-        nesterov=False,
-        maximize=False,
-        is_first_step=False,
-    )
+    weights, grads, momentum, *_ = lists
+    flags: Any = {"nesterov": False, "maximize": False, "is_first_step": False}
+    return torch._fused_sgd_(weights, grads, momentum, **_SGD, **flags)
 
 
 # A kernel over lists of tensors, how many lists, and how many of them it writes. One more list
