@@ -196,7 +196,7 @@ class SlurmDecider:
             soft = limit.soft_time(limits, request, similar, choice.limit_min, asked, cluster)
         own_min = choice.limit_min or request.time_limit or float("inf")
         planned_min = own_min if soft is None else soft.time_min
-        enough = choice.enough_min or limit.enough_min(limits, similar)
+        enough = limit.enough_min(limits, similar, choice.enough_min)
         back_s = delay_s(self.policy.order, similar.order_s(LEVEL))
         priority = new_priority(self.policy.order, self._queue, back_s)
         wait = partial(self._wait_s, request, wanted, asked, placed, priority)

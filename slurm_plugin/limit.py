@@ -274,8 +274,10 @@ def too_short(policy: SlurmLimits, found: Estimate, estimate: JobPredictions) ->
     return f"your limit of {slurm_time(minutes(found.limit_s or 0.0))} {short}"
 
 
-def enough_min(policy: SlurmLimits, found: Estimate) -> int | None:
-    """What would do in place of a user's limit far above what similar runs took; None for none."""
+def enough_min(policy: SlurmLimits, found: Estimate, predicted: int | None) -> int | None:
+    """What would do in place of a far too long limit, unless more is told; None for none."""
+    if predicted is not None:
+        return predicted if found.quantile_s(policy.quantile) <= predicted * MINUTE_S else None
     if not policy.warn_explicit or not found.limit_s or found.runs < TELLING_RUNS:
         return None
     enough_s = LONG_FACTOR * found.quantile_s(LONG_QUANTILE)

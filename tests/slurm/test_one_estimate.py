@@ -19,14 +19,15 @@ from predictor.site.calibration.site_state import SiteState, read_state, write_s
 from predictor.site.capacity.live import Live
 from predictor.site.history.run import EndedJob, JobState, Run
 from predictor.site.similar.memory import SiteMemory
-from predictor.site.similar.past_runs import PastRun
-from predictor.site.similar.request import command_signature, script_signature
+from predictor.site.similar.past_runs import PastRun, RunEnd
+from predictor.site.similar.request import JobRequest, command_signature, script_signature
 from predictor.units import duration
 from slurm_plugin import live_queue
 from slurm_plugin.cluster import Settings, SlurmJob
-from slurm_plugin.config import SlurmPolicy
+from slurm_plugin.config import SlurmLimits, SlurmPolicy
 from slurm_plugin.decide import SlurmDecider
 from slurm_plugin.errors import SourceError
+from slurm_plugin.limit import enough_min, job_estimate
 from slurm_plugin.live_queue import etas
 from slurm_plugin.mark import parse_mark
 from slurm_plugin.protocol import HookAnswer, HookRequest
@@ -221,3 +222,25 @@ def test_runs_of_a_command_are_found_again_by_the_mark(
     live, waits = waiting(answer, folder, monkeypatch)
     [eta] = etas(live, [waits], memory)
     assert eta.basis == "12 runs of the same user and command"
+
+
+def test_no_shorter_limit_is_advised_than_the_time_that_is_told() -> None:
+    memory, job = SiteMemory(), JobRequest(user="ada", gpus=2, limit_s=864_000.0)
+    steps_s = [3600.0 * (1 + 0.1 * at) for at in range(10)]
+    alone = job_estimate(job, memory, steps_s)
+    assert enough_min(SlurmLimits(), alone, 300) == 300
+    for at in range(20):  # others run for days here
+        began_s, other = NOW_S, replace(job, user=f"u{at}")
+        memory.add(
+            PastRun(
+                request=other,
+                submit_s=began_s,
+                end_s=began_s + 4e5,
+                run_s=4e5,
+                ended=RunEnd.COMPLETED,
+                batch=str(at),
+            )
+        )
+    found = job_estimate(job, memory, steps_s)
+    assert found.quantile_s(0.95) > 300 * 60
+    assert enough_min(SlurmLimits(), found, 300) is None
