@@ -121,9 +121,8 @@ def _suggest(store: History, where: Where, count_: int, form: str) -> None:
 def _command(one: SuggestedRun) -> str:
     """A line that submits it; it says nothing that would set a limit."""
     job = one.job
-    return (
-        f"sbatch --nodes={job.nodes} --gpus-per-node={job.gpu}:{-(-job.gpus // job.nodes)} SCRIPT"
-    )
+    each = f"{job.gpu}:{-(-job.gpus // job.nodes)}"
+    return f"sbatch --nodes={job.nodes} --gpus-per-node={each} SCRIPT"
 
 
 def _calibrate(

@@ -92,24 +92,18 @@ def _show(found: Drift) -> None:
         if watched.standing is not None:
             click.echo(_told(watched.standing, watched.stream.where))
     if not any(found.alarms):
-        compared = any(watched.scored for watched in found.streams)
-        click.echo("no change" if compared else "no run has earlier ones to be compared with")
-    click.echo(
-        f"false alarms: {found.false_alarms_per_year:g} a year, "
-        f"at {count(found.scores_per_year / 2)} runs compared a year"
-    )
+        click.echo("no change" if found.scores_per_year else "nothing to compare yet")
+    false, runs = found.false_alarms_per_year, count(found.scores_per_year / 2)
+    click.echo(f"false alarms: {false:g} a year, at {runs} runs compared a year")
     if found.left:
         click.echo(f"not used: {_reasons(found)}")
 
 
 def _told(change: Change, where: str) -> str:
     since = f"since {datetime.fromtimestamp(change.since_s):%Y-%m-%d} on {where}"
-    slower = "slower" if change.shift > 0 else "faster"
-    users = f"{change.users} user" + "s" * (change.users != 1)
-    kinds = f"{change.configurations} configuration" + "s" * (change.configurations != 1)
-    return (
-        f"{100 * change.shift:+.1f} % {slower} {since} ({change.runs} runs of {users} in {kinds})"
-    )
+    shift = f"{100 * change.shift:+.1f} % {'slower' if change.shift > 0 else 'faster'}"
+    runs = f"{change.runs} runs, {change.users} users, {change.configurations} configurations"
+    return f"{shift} {since} ({runs})"
 
 
 def _reasons(found: Drift) -> str:

@@ -285,10 +285,8 @@ def list_(form: str) -> None:
 
 
 def _held(kept: AddedProfiles) -> str:
-    return (
-        f"{kept.operator_rows} operators and {kept.collective_rows} collectives"
-        f" of {', '.join(kept.devices) or 'no device'}"
-    )
+    devices = ", ".join(kept.devices) or "no device"
+    return f"{kept.operator_rows} operators and {kept.collective_rows} collectives of {devices}"
 
 
 @profiles.command()

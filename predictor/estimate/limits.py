@@ -61,15 +61,15 @@ def too_thin(predictions: Iterable[Prediction], quantile: float, evidence: Evide
     """Why these predictions cannot carry a limit of a quantile, for people; None where they can."""
     for found in predictions:
         if (assumed := decisive(found.assumptions)) is not None:
-            return f"{assumed.field} is not stated, and could move the total by more than 2 x"
+            return f"{assumed.field}, which is not stated, may change the time more than 2 x"
         if found.tier.value in evidence.refused_tiers:
             return found.tier.meaning
-        ratio = found.quantile_s(quantile) / found.quantile_s(0.5)
-        if ratio > evidence.max_interval_ratio:
-            return (
-                f"the {quantile:.0%} quantile is {ratio:.1f} times the median, "
-                f"more than {evidence.max_interval_ratio:g}"
-            )
+        ratio, most = (
+            found.quantile_s(quantile) / found.quantile_s(0.5),
+            evidence.max_interval_ratio,
+        )
+        if ratio > most:
+            return f"the {quantile:.0%} quantile is {ratio:.1f} times the median, over {most:g}"
     return None
 
 

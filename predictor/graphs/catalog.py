@@ -180,8 +180,7 @@ def _accepted(family: str) -> Mapping[str, str]:
 def overrides(entry: ModelEntry, variant: Pairs) -> Pairs:
     """A job's ``variant`` as arguments of the family's builder.
 
-    Raises JobError, with the nearest keys, for a key or a value that it does not take, and for
-    heads that do not divide what they share.
+    Raises JobError, with the nearest keys, for a key, a value or heads that it does not take.
     """
     found: dict[str, str] = {}
     for key, value in variant:
@@ -190,22 +189,17 @@ def overrides(entry: ModelEntry, variant: Pairs) -> Pairs:
             known = _accepted(entry.family)
             spelled = [word for word, name in _SPELLINGS.items() if name in known]
             kind = known.get(_SPELLINGS.get(key, key))
-            near = accepted(key, (*known, *spelled))
-            expected = near if kind is None else _refusal(kind, _value(value))
+            expected = _refusal(kind, _value(value)) if kind else accepted(key, (*known, *spelled))
             raise JobError("variant", f"{key}={value}", expected)
         found |= [argument]
     sizes = {**entry.architecture, **{name: _value(value) for name, value in found.items()}}
     free = "head_dim" in sizes or "int = " in _accepted(entry.family).get("head_dim", "")
-    for part, whole in (("heads", "hidden"), ("kv_heads", "heads")):
+    for part, whole in (("heads", "hidden"), ("kv_heads", "heads"))[free:]:
         own, shared = sizes.get(part), sizes.get(whole)
-        if own and shared and shared % own and not (free and part == "heads"):
-            named, other, word = (part, own), f"{whole}={shared}", "divisor"
-            if part not in found:
-                named, other, word = (whole, shared), f"{part}={own}", "multiple"
-            if named[0] in found:
-                raise JobError(
-                    "variant", "=".join(map(str, named)), f"expected a {word} of {other}"
-                )
+        named = next((name for name in (part, whole) if name in found), None)
+        if named and own and shared and shared % own:
+            expected = f"expected {whole}={shared} to be a multiple of {part}={own}"
+            raise JobError("variant", f"{named}={found[named]}", expected)
     return tuple(sorted(found.items()))
 
 
@@ -233,12 +227,12 @@ def _refusal(kind: str, value: float | str) -> str:
         return ""
     if words == "bool":
         return "" if value in (False, True) else "expected on or off"
+    if words == "float":
+        fits = not isinstance(value, str) and 0 < value < inf
+        return "" if fits else "expected a positive number"
     least = 0 if default == "0" else 1
-    if words.startswith("int"):
-        fits = type(value) is int and value >= least
-        return "" if fits else f"expected a whole number of at least {least}"
-    fits = words == "float" and not isinstance(value, str) and 0 < value < inf
-    return "" if fits else "expected a positive number"
+    fits = type(value) is int and value >= least
+    return "" if fits else f"expected a whole number of at least {least}"
 
 
 def _value(text: str) -> int | float | bool | str:

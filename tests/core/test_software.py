@@ -116,9 +116,9 @@ def test_a_misspelt_size_of_the_network_is_refused(key: str) -> None:
         ("experts=-1", "a whole number of at least 0"),
         ("swiglu=maybe", "on or off"),
         ("no_layers=on", "num_layers"),
-        ("heads=7", "a divisor of hidden=768"),
-        ("hidden=770", "a multiple of heads=12"),
-        ("kv_heads=5", "a divisor of heads=12"),
+        ("heads=7", "hidden=768 to be a multiple of heads=7"),
+        ("hidden=770", "hidden=770 to be a multiple of heads=12"),
+        ("kv_heads=5", "heads=12 to be a multiple of kv_heads=5"),
     ],
 )
 def test_a_network_of_sizes_that_none_has_is_refused(stated: str, expected: str) -> None:

@@ -50,8 +50,7 @@ def builder_of(name: str) -> Callable[..., None]:
 def arguments_of(name: str) -> Mapping[str, str]:
     """Arguments of a family's builder -> annotation and default, ``int = 0``; as ``builder_of``."""
     build = builder_of(name)
-    sizes = vars(build).get("sizes")
-    taken = inspect.signature(sizes).parameters.values() if sizes else ()
     _, *own = inspect.signature(build).parameters.values()
-    arguments = (p for p in (*taken, *own) if p.kind is not p.VAR_KEYWORD)
-    return {p.name: f"{p.annotation} = {p.default}" for p in arguments}
+    if sizes := vars(build).get("sizes"):
+        own += inspect.signature(sizes).parameters.values()
+    return {p.name: f"{p.annotation} = {p.default}" for p in own if p.kind is not p.VAR_KEYWORD}

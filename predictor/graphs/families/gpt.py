@@ -192,7 +192,7 @@ def mamba(
     table = vocab_share(vocab, split, vocab_divisor)
     b.input(2 * seq)
     embed(b, block, seq, table, 0, False)
-    kinds = {
+    kinds: dict[str, Any] = {
         "M": mix,
         "G": partial(mix, delta=True),
         "*": partial(self_attention, b, block, seq, causal=True),
