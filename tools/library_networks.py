@@ -502,7 +502,11 @@ def _gemma4(library: Any, model: str) -> Network:
 
 
 def _gemma3n(library: Any, model: str) -> Network:
-    small = {"num_hidden_layers": 30, "intermediate_size": 8192, "num_kv_shared_layers": 10}
+    small: dict[str, Any] = {
+        "num_hidden_layers": 30,
+        "intermediate_size": 8192,
+        "num_kv_shared_layers": 10,
+    }
     small["activation_sparsity_pattern"] = [0.95] * 10 + [0.0] * 20
     small["layer_types"] = ([_WINDOWED] * 4 + [_WHOLE]) * 6
     torch.distributions.Distribution.set_default_validate_args(False)  # looks at values
