@@ -226,7 +226,7 @@ def _forward_flops(laws: Sequence[SymbolicOperator], side: int) -> float:
     """As torch counts them: of causal attention what its mask leaves out, too."""
 
     def flops(operator: SymbolicOperator) -> float:
-        if operator.kind is Kind.ATTENTION:
+        if operator.kind == Kind.ATTENTION:
             return 4 * prod(value(dim, 2, side) for dim in operator.dims)
         return value(operator.flops, 2, side)
 

@@ -195,6 +195,7 @@ def test_weight_tensors_are_as_many_as_timm_has(name: str, tensors: int) -> None
         ("yolo11n-seg", 2876848),
         ("yolo26n", 2572280),
         ("electra-small-discriminator", 13549314),
+        ("gemma-4-31b-text", 30697345280),
         ("xlnet-base-cased", 117310466),
         ("clip-vit-b-32", 151277313),
         ("clip-vit-l-14", 427616513),

@@ -161,7 +161,7 @@ def mamba(
     inner = (mamba_heads * mamba_head_dim or 2 * hidden) // split
     own_heads, rows = inner // mamba_head_dim, b.batch_size * seq
 
-    def mix(*, delta: bool = False) -> None:
+    def mix(*, delta: bool) -> None:
         """Norm, input projection, causal depthwise convolution, scan, gated norm, output."""
         mixed, width = inner + 2 * groups * state, inner // own_heads
         normalise(b, block, rows)
@@ -192,8 +192,8 @@ def mamba(
     table = vocab_share(vocab, split, vocab_divisor)
     b.input(2 * seq)
     embed(b, block, seq, table, 0, False)
-    kinds: dict[str, Any] = {
-        "M": mix,
+    kinds = {
+        "M": partial(mix, delta=False),
         "G": partial(mix, delta=True),
         "*": partial(self_attention, b, block, seq, causal=True),
         "-": partial(feed_forward, b, block, rows),
