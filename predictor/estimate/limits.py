@@ -61,7 +61,7 @@ def too_thin(predictions: Iterable[Prediction], quantile: float, evidence: Evide
     """Why these predictions cannot carry a limit of a quantile, for people; None where they can."""
     for found in predictions:
         if (assumed := decisive(found.assumptions)) is not None:
-            return f"{assumed.field}, which is not stated, may change the time more than 2 x"
+            return f"{assumed.field} is not stated and may change the time more than 2 x"
         if found.tier.value in evidence.refused_tiers:
             return found.tier.meaning
         ratio, most = (

@@ -342,7 +342,7 @@ def test_a_deadline_covers_what_a_job_leaves_open_at_its_longest(fitted: Fitted)
     texts = "python run_clm.py --model_name_or_path meta-llama/Llama-2-7b-hf --bf16 --max_steps 900"
     found = asked(f"{texts} --per_device_train_batch_size 4")
     assert "activeDeadlineSeconds" not in found.object["spec"]
-    assert "no deadline: seq_len, which is not stated" in found.said
+    assert "no deadline: seq_len is not stated" in found.said
     assert found.annotations[UNFILLED].endswith("2 x: annotate precision-time.io/seq-len")
     assert deadline(asked(f"{texts} --per_device_train_batch_size 4", **{"seq-len": "1024"}).object)
     # What a program takes where nobody says otherwise is known: batch and length of run_qa.py.
