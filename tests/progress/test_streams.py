@@ -1193,3 +1193,60 @@ def test_a_solver_that_is_done_has_nothing_left() -> None:
     text = "max_iter: 20000\n" + "".join(lines)
     assert read(text).remaining_s == pytest.approx(4)
     assert read(text + "Solving done ...\n").remaining_s == 0
+
+
+def test_whole_seconds_a_step_are_told_better_by_what_the_epoch_took() -> None:
+    text = "".join(
+        f"Epoch {n}/40\n300/300 [=====] - {450 + n % 3}s 2s/step - loss: 0.{n}\n"
+        for n in range(1, 9)
+    )
+    assert read(text).seconds_per_unit == pytest.approx(1.5, rel=0.02)
+
+
+def test_the_seconds_of_a_stamp_are_no_epoch() -> None:
+    lines = (
+        f"{(BEGAN + timedelta(seconds=7 * n)).isoformat(' ')} epoch: {1 + n // 50}/200"
+        f" iters:{10 * n:5d}/100000, loss:0.7{n}\n"
+        for n in range(1, 200)
+    )
+    found = read("".join(lines))
+    assert (found.at, found.total) == (1990, 100_000)
+    assert found.seconds_per_unit == pytest.approx(0.7, rel=0.05)
+
+
+def test_what_is_told_of_a_training_that_ended_names_no_epoch() -> None:
+    """Its totals are text, and evaluations follow that have an end too."""
+    text = "".join(_bar(n, 3723, 0.36 * n, 0.36) for n in range(0, 3724, 3))
+    text += "\n{'train_runtime': '880.9', 'train_loss': '0.03', 'epoch': '3'}\n" * 2
+    found = read(text)
+    assert (found.at, found.total, found.remaining_s) == (3723, 3723, 0)
+
+
+def test_the_time_left_of_a_bar_is_of_its_epoch_however_often_it_is_longer() -> None:
+    text = "".join(
+        f"Epoch {epoch}:  50%|###   | {n}/395 [{hms(0.4 * n)}<{hms(9000)}, 2.50it/s, loss=0.4]\r"
+        for epoch in range(3)
+        for n in range(0, 395 if epoch < 2 else 300, 5)
+    )
+    assert read(text).remaining_s is None
+
+
+def test_a_pace_that_changed_is_that_of_the_last_lines_as_they_say_it() -> None:
+    text, now = "", BEGAN
+    for n in range(100, 30_000, 100):
+        each_s = 0.19 if n < 27_000 else 0.057
+        now += timedelta(seconds=100 * each_s)
+        at = f"Epoch [{1 + n // 5005}][{n % 5005}/5005]"
+        text += (
+            f"{now.isoformat(' ')} - INFO - {at} time: {each_s:.3f}, data_time: 0.0, loss: 0.9\n"
+        )
+    assert read(text).seconds_per_unit == pytest.approx(0.057, rel=0.05)
+
+
+def test_a_time_that_counts_in_hundredths_of_minutes_is_no_time_of_a_step() -> None:
+    lines = (
+        f"step {n:05d} (0.00%) | loss: 5.{n} | dt: {5 + n % 3 / 10:.2f}ms | epoch: 1"
+        f" | total time: {n * 0.0051 / 60:.2f}m\n"
+        for n in range(1, 133)
+    )
+    assert read("".join(lines)).seconds_per_unit == pytest.approx(0.0051, rel=0.05)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from . import patterns as known
-from .patterns import count_of, seconds_of
 
 TRAINING, EVALUATION, OTHER, UNCLEAR = "training", "evaluation", "other", ""
 EPOCH, STEP, SAMPLE, EPISODE = "epoch", "step", "sample", "episode"
@@ -217,8 +216,8 @@ def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
 
 def _count(match: re.Match[str]) -> Count:
     groups = match.groupdict()
-    at = count_of(groups["at"]) + float(groups.get("frac") or 0)
-    return Count(at, count_of(groups["total"]) if groups.get("total") else None)
+    at = known.count_of(groups["at"]) + float(groups.get("frac") or 0)
+    return Count(at, known.count_of(groups["total"]) if groups.get("total") else None)
 
 
 def _series(before: str, counted: str, found: Mark) -> str:
@@ -271,7 +270,10 @@ def _take_times(text: str, mark: Mark) -> None:
     if not bar and (took_s := labelled_s(text, known.TOOK)) not in said:
         mark.took_s = took_s
     if bar and mark.inner is not None and mark.inner.at == mark.inner.total:
-        mark.eta_s = None  # Keras says what the epoch took there
+        each_s = (mark.eta_s or 0.0) / max(1.0, mark.inner.at)  # Keras says what it took there
+        if abs((mark.unit_s or 0.0) - each_s) < 1 <= each_s:  # it rounds that to seconds
+            mark.unit_s = each_s
+        mark.eta_s = None
 
 
 def _of_bar(bar: dict[str, str | None]) -> float | None:
@@ -294,4 +296,4 @@ def labelled_s(text: str, ways: tuple[re.Pattern[str], ...]) -> float | None:
 
 
 def _duration(text: str | None) -> float | None:
-    return seconds_of(text) if text and text[0].isdigit() else None
+    return known.seconds_of(text) if text and text[0].isdigit() else None

@@ -35,7 +35,6 @@ from .marks import (
     mark_of,
     row_of,
 )
-from .patterns import count_of
 from .track import Headers, Rate, Track, away, epoch_track, paused_s, printed, step_track
 
 _SURE = 0.8  # more tells no track from another
@@ -76,12 +75,10 @@ class ProgressReading:
 
 NOTHING = ProgressReading(kind=ProgressKind.NONE)
 
-
 HEAD_BYTES = 128 * 1024  # what a program says of its length before it begins
 TAIL_BYTES = 256 * 1024  # two thousand refreshes of a bar: half a second of work
 FAR_TAIL_BYTES = 1024 * 1024  # where the first tail holds nothing
 _BLOCK_BYTES = 64 * 1024
-_UTF_16 = b"\xff\xfe", b"\xfe\xff"
 
 
 def read_file(path: Path, *, owner: int | None = None, stated: str = "") -> ProgressReading:
@@ -96,14 +93,14 @@ def read_file(path: Path, *, owner: int | None = None, stated: str = "") -> Prog
             status = os.fstat(handle)
             if os.geteuid() == 0 != status.st_uid:  # root
                 raise StepReportError(
-                    f"{path} belongs to user {status.st_uid}: root does not read it, run as that"
-                    " user"
+                    f"{path} is of user {status.st_uid}: root does not read it, run as that user"
                 )
             head = read_at(handle, HEAD_BYTES, 0)
             for most in (TAIL_BYTES, FAR_TAIL_BYTES):
                 start = max(0, status.st_size - most)
-                tail = read_at(handle, most, start)
-                found = read_bytes(head, tail, whole=start == 0, stated=stated)
+                found = read_bytes(
+                    head, read_at(handle, most, start), whole=start == 0, stated=stated
+                )
                 if found != NOTHING or start == 0:
                     break
             return found
@@ -130,7 +127,7 @@ def read_bytes(
     ``head`` says nothing more where ``tail`` is the ``whole`` output; ``stated`` as in read_file.
     A tail longer than TAIL_BYTES is looked at near words for counters alone.
     """
-    if head[:2] in _UTF_16:  # as Windows writes it
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):  # UTF-16, as Windows writes it
         head, tail = head.replace(b"\0", b""), tail.replace(b"\0", b"")
     if whole:
         return read_lines(_complete(tail), (), stated)
@@ -147,8 +144,7 @@ def _complete(raw: bytes) -> Iterator[str]:
             yield line
 
 
-MAX_CHARS = 1_200  # of a line; what is longer keeps its two ends
-_HEAD_CHARS = 900
+MAX_CHARS, _HEAD_CHARS = 1_200, 900  # of a line; what is longer keeps its two ends
 _BREAKS = re.compile(rb"[\r\n\x08]+|(?<=/s\]|it\])")  # what is glued to a bar is a line of its own
 _COUNTERS = re.compile(rb"(?i)epoch|step|iter|batch|episode|it/s|s/it")
 _ESCAPES = re.compile(
@@ -214,7 +210,7 @@ class _Output:
             self.begun = line if again else self.begun
             if again or told.start() == told.start("v"):  # 900 max iterations, of all options
                 self.lengths[unit].clear()
-            self.lengths[unit][count_of(told["v"])] = line
+            self.lengths[unit][known.count_of(told["v"])] = line
         return bool(found)
 
     def told_once(self) -> dict[float, int]:
@@ -382,7 +378,8 @@ def _training(names: Collection[str], output: _Output) -> ProgressReading:
     past = {n for n, whole in bars.items() if n != whole in names}  # of bars past their total
     series = [_of_training(output.series[name]) for name in names if name not in past]
     whole = [[m for m in marks if m.epoch and m.inner is None] for marks in series]
-    headers = sorted((m for ms in whole for m in ms if not m.fraction), key=lambda m: m.line)
+    alone = (m for ms in whole for m in ms if not (m.fraction or known.ENDED.search(m.series)))
+    headers = sorted(alone, key=lambda m: m.line)
     for clear in (lambda m: m.bar, lambda m: m.epoch.total):  # a print beside those counts else
         headers = list(filter(clear, headers)) or headers
     fractions = [m for marks in whole for m in marks if m.fraction]
@@ -518,7 +515,7 @@ def _remaining_s(
         return last.eta_s
     # Times left mostly much longer than their epoch still takes are of the run.
     said = [(m.eta_s, m.inner.at) for m in (p.mark for p in track.points) if m.eta_s and m.inner]
-    if rate is None or track.per_epoch is None or len(said) < _ETAS:
+    if rate is None or track.per_epoch is None or len(said) < _ETAS or last.bar:
         return None
     longer = sum(s > 3 * (track.per_epoch - at + 1) * rate.typical_s for s, at in said)
     if last.eta_s is None or 2 * longer <= len(said):

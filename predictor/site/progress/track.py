@@ -24,9 +24,7 @@ _ALIKE, _PAUSED = 1.25, 1.5  # times the shortest of pauses, the median of the s
 _USUAL, _FEW = 0.75, 3  # where a stretch is a few intervals, so many of them are without pauses
 DAY_S, _AWAY_S, _NO_YEAR_S, _MINUTES_S = 86400.0, 3 * 3600.0, 1e8, 150.0  # ten to be sure
 _MONTH_S = 27 * DAY_S  # the day after 03/04 is 04/04 where days come first
-# A counter that falls back by more than this many of its usual increments began anew; ranks that
-# print beside each other differ by less.
-_FALL, _LEAP = 4.0, 100.0  # or leaps by so many times the increments before and after
+_FALL, _LEAP = 4.0, 100.0  # usual increments back, or on: it began anew; ranks differ by less
 _DONE = 0.9  # of its total: such a counter ended, and the next one counts another epoch
 _COARSE = 0.25  # of an epoch between two lines: it may be as much longer than the last one says
 _COARSE_ETA_S = 10.0
@@ -180,8 +178,8 @@ class Track:
     def rate(self) -> Rate | None:
         """Seconds a unit, by stamps, by what the program counts since a begin, or as it says."""
         every = median([b.at - a.at for a, b in pairwise(self.points)] or [1.0])
-        said = printed([s for p in self.points if (s := p.mark.unit_s) is not None], every)
-        said = said or printed(list(self._by_etas())[-1 - _FEW :], every)
+        units = [s for p in self.points if (s := p.mark.unit_s) is not None]
+        said = printed(units, every) or printed(list(self._by_etas())[-1 - _FEW :], every)
         found = self.by_clock() or self._by_times()
         if said and len(self.points) == 1 and self.last.bar and self.last.elapsed_s:
             mean_s = self.last.elapsed_s / max(1.0, self.last.stands[1])
@@ -190,8 +188,10 @@ class Track:
             begun = self.at <= 1 and self.unit != EPOCH  # a first step holds the start
             return None if found is None and begun else found or said
         ratio = said.typical_s / found.typical_s
-        late = replace(self, points=self.points[-len(self.points) // 6 :])._by_times()
-        if late and self.last.bar and abs(said.typical_s / late.typical_s - 1) < abs(ratio - 1) / 2:
+        new = -(-len(self.points) // 6) if self.last.bar else _lately(units)
+        newest = replace(self, points=self.points[-new:])
+        late = newest._by_times() if self.last.bar else newest.by_clock()
+        if late and abs(said.typical_s / late.typical_s - 1) < abs(ratio - 1) / 2:
             return replace(late, overall_s=late.typical_s + found.overall_s - found.typical_s)
         gone = self.points[-1].at - self.points[0].at if self.last.bar else 0.0
         counted = len(self.points) if self.by_clock() else gone
@@ -227,17 +227,18 @@ class Track:
                 run.insert(0, (self.per_epoch * (run[0][0] // self.per_epoch), -0.5))
         pairs = [pair for run in runs for pair in pairwise(run)]
         fell = sum(b[1] < a[1] for a, b in pairs)
-        rose = 2 * sum(b[1] > a[1] for a, b in pairs) > len(pairs)
+        gaps = [b[1] - a[1] for a, b in pairs if b[1] > a[1]]
         grew = any(p.mark.elapsed_s is not None for p in self.points) or any(
-            rose and (run[-1][1] > 1.5 * run[0][1] or (len(run) >= _MANY and not fell))
+            run[-1][1] > 1.5 * run[0][1] or (len(run) >= _MANY and not fell)
             for run in runs
-            if len(run) > 2
+            if len(run) > 2 and 2 * len(gaps) > len(pairs)
         )
-        steady = pairs and _MANY * fell <= len(pairs)
-        found = [i for run in runs for i in intervals(run)]
+        steady = grew and pairs and _MANY * fell <= len(pairs)
         whole = all(t % 0.5 == 0 for run in runs for _, t in run)
-        rate = measured(found, 1.0 if whole else 0.05) if grew and steady else None
-        return rate or (None if self.last.bar else self._by_duration())
+        coarse = 3 * len(gaps) < len(pairs)  # it counts minutes, or hundredths of them
+        least_s = min(gaps, default=0.0) if coarse else 1.0 if whole else 0.05
+        rate = measured([i for run in runs for i in intervals(run)], least_s) if steady else None
+        return rate or (None if self.last.bar or (grew and coarse) else self._by_duration())
 
     def _by_duration(self) -> Rate | None:
         """By durations that do not add up: those of the interval, or of a unit."""
