@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import numpy as np
 from estimates import moments
 
 from predictor.site.capacity.live import Live, LiveJob
-from predictor.site.expected_starts import DRAWS, HIGH, LOW, drawn_s, replayed
+from predictor.site.expected_starts import DRAWS, HIGH, LOW, drawn_s, estimated, replayed
 from predictor.site.history.accounting_table import AccountingTable
 from predictor.site.history.run import Run
 from predictor.site.replay import Floats, Policy, Pool, SlurmRules, Trace, replay
@@ -114,7 +115,8 @@ def _at(
     )
     live = Live(scheduler="slurm", cluster="", at_s=now_s, jobs=jobs, pools=(pool,))
     ran_s = np.array([0.0 if begin is None else now_s - begin for begin in begun])
-    estimates = [estimate_job(runs[at].request, memory) for at in rows]
+    now = deepcopy(memory)  # which takes in what runs at this moment alone
+    estimates = estimated(live, now, lambda job: estimate_job(job.request, now))
     left_s = drawn_s(live, estimates).clip(LEAST_S)
     real_s = (start_s[rows] - now_s)[waits]
     yield "our estimates", real_s, replayed(live, left_s, live.pools).start_s[waits]

@@ -15,7 +15,7 @@ import numpy as np
 
 from predictor.identify.rules import RuleContext
 from predictor.site.capacity.live import Live, LiveJob, pools_of_nodes
-from predictor.site.expected_starts import ExpectedTime, drawn_s, limit_left_s, replayed
+from predictor.site.expected_starts import ExpectedTime, drawn_s, estimated, limit_left_s, replayed
 from predictor.site.replay import Away
 from predictor.site.similar.memory import SiteMemory
 from predictor.site.similar.request import JobRequest, stated_fields
@@ -260,7 +260,9 @@ def etas(live: Live, queue: Iterable[SlurmJob], memory: SiteMemory) -> tuple[Job
     steps_s = {
         job.label: mark.steps_s for job in known.values() if (mark := parse_mark(job.admin_comment))
     }
-    estimates = [job_estimate(job.request, memory, steps_s.get(job.job_id)) for job in live.jobs]
+    estimates = estimated(
+        live, memory, lambda job: job_estimate(job.request, memory, steps_s.get(job.job_id))
+    )
     run_s, bases = drawn_s(live, estimates), list[str]()
     for at, (job, estimate) in enumerate(zip(live.jobs, estimates, strict=True)):
         by = ["physics"] if estimate.physics else []

@@ -9,7 +9,7 @@ may overtake (another order than that of submission), starts are too early.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from scipy.special import ndtri
 from .capacity.live import Live, LiveJob
 from .replay import After, Floats, Gates, Policy, Pool, Throttle, Trace, replay
 from .similar.estimate import Estimate
+from .similar.memory import SiteMemory
 
 DRAWS = 15
 SEED = 17
@@ -75,6 +76,21 @@ def draw_levels(jobs: int, draws: int = DRAWS) -> Floats:
     both = np.sqrt(SHARED) * ndtri(even) + np.sqrt(1 - SHARED) * own
     levels: Floats = even[both.argsort(axis=1).argsort(axis=1)]
     return levels
+
+
+def estimated(
+    live: Live, memory: SiteMemory, estimate: Callable[[LiveJob], Estimate]
+) -> list[Estimate]:
+    """Those of the jobs of a queue; ``memory``, that of ``estimate``, takes the running ones in.
+
+    Of jobs submitted together the short ones end first. Those that wait run no less long than the
+    others have run by now.
+    """
+    running = [job for job in live.jobs if job.start_s is not None]
+    found = {job.job_id: estimate(job) for job in running}
+    for job in running:
+        memory.add_running(job.request, job.submit_s, job.start_s or live.at_s, live.at_s)
+    return [found.get(job.job_id) or estimate(job) for job in live.jobs]
 
 
 def drawn_s(live: Live, estimates: Sequence[Estimate], draws: int = DRAWS) -> Floats:

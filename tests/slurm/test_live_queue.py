@@ -148,3 +148,25 @@ def test_a_guess_at_submit_is_not_called_more_than_what_it_rests_on() -> None:
         live = Live(scheduler="slurm", cluster="c", at_s=0.0, jobs=(job,), pools=(pool,))
         (eta,) = etas(live, [record], SiteMemory())
         assert (eta.basis, eta.state) == (basis, "PD")
+
+
+def test_jobs_that_run_long_tell_those_of_their_like_more_than_the_few_that_ended() -> None:
+    """Of jobs submitted together the short ones end first: alone they say nothing of the rest."""
+    mine = JobRequest(user="u1", name="sweep", gpus=1, gpu_type=A100, limit_s=86_400.0)
+    theirs = replace(mine, user="u2", name="other")
+    waits = LiveJob(job_id="0", request=mine, submit_s=0.0, start_s=None, limit_s=86_400.0)
+    failed = PastRun.cut_off(mine.without_names(), 0.0, 0.0, 60.0)
+
+    def last_starts_s(runs: JobRequest) -> float:
+        memory = SiteMemory()
+        for _ in range(3):
+            memory.add(replace(failed, ended=RunEnd.STOPPED))
+        begun = [replace(waits, job_id=f"r{n}", request=runs, start_s=600.0) for n in range(4)]
+        queue = [replace(waits, job_id=str(n), submit_s=float(n)) for n in range(9)]
+        jobs, pool = (*begun, *queue), Pool(name=A100, gpus=4)
+        live = Live(scheduler="slurm", cluster="c", at_s=36_000.0, jobs=jobs, pools=(pool,))
+        start = next(eta for eta in etas(live, (), memory) if eta.job_id == "8").start
+        assert start is not None
+        return start.expected_s
+
+    assert last_starts_s(mine) > last_starts_s(theirs) + 3600.0

@@ -240,16 +240,24 @@ class SiteMemory:
             self._outlived_s.append(run.run_s - limit_s)
             self._grace_s = max(GRACE_S, float(np.quantile(self._outlived_s, GRACE_LEVEL)))
         for key in run.request.similarities():
-            window = self._windows.get(key)
-            if window is None:
-                window = self._windows[key] = RunWindow(shared=key[0] in OF_MANY)
-            else:
-                self._windows.move_to_end(key)
+            window = self._window(key)
             if key[0] in BY_SCRIPT:
                 self._compare(window, run)
             window.add(run)
         while len(self._windows) > MAX_WINDOWS:
             self._windows.popitem(last=False)
+
+    def add_running(self, job: JobRequest, submit_s: float, start_s: float, at_s: float) -> None:
+        """Remember among those of its user that a job runs still; it is not seen at its end."""
+        asked = job if job.hashed else self.naming(job).without_names()
+        for key in (key for key in asked.similarities() if key[0] not in OF_MANY):
+            self._window(key).add(PastRun.cut_off(asked, submit_s, start_s, at_s))
+
+    def _window(self, key: tuple[Similarity, str]) -> RunWindow:
+        """The runs of a key, the last to be forgotten from now on."""
+        window = self._windows.setdefault(key, RunWindow(shared=key[0] in OF_MANY))
+        self._windows.move_to_end(key)
+        return window
 
     def runs(self) -> list[PastRun]:
         """Every run that is remembered, the one that ended last at the end."""

@@ -106,6 +106,15 @@ class PastRun:
             predicted_s=None if run.predicted is None else run.predicted.median_s,
         )
 
+    @classmethod
+    def cut_off(cls, asked: JobRequest, submit_s: float, start_s: float, end_s: float) -> PastRun:
+        """One of which no more is known than that it ran until ``end_s``."""
+        run_s, batch = max(end_s - start_s, LEAST_RUN_S), batch_of(asked, submit_s)
+        cut = RunEnd.CUT_OFF
+        return cls(
+            request=asked, submit_s=submit_s, end_s=end_s, run_s=run_s, ended=cut, batch=batch
+        )
+
 
 def batch_of(request: JobRequest, submit_s: float) -> str:
     """What jobs submitted together have in common."""
