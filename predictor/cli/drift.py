@@ -102,8 +102,9 @@ def _show(found: Drift) -> None:
 def _told(change: Change, where: str) -> str:
     since = f"since {datetime.fromtimestamp(change.since_s):%Y-%m-%d} on {where}"
     shift = f"{100 * change.shift:+.1f} % {'slower' if change.shift > 0 else 'faster'}"
-    runs = f"{change.runs} runs, {change.users} users, {change.configurations} configurations"
-    return f"{shift} {since} ({runs})"
+    users = f"{change.users} user{'s' * (change.users != 1)}"
+    kinds = f"{change.configurations} configuration{'s' * (change.configurations != 1)}"
+    return f"{shift} {since} ({change.runs} runs of {users} in {kinds})"
 
 
 def _reasons(found: Drift) -> str:

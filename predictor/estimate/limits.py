@@ -64,11 +64,8 @@ def too_thin(predictions: Iterable[Prediction], quantile: float, evidence: Evide
             return f"{assumed.field} is not stated and may change the time more than 2 x"
         if found.tier.value in evidence.refused_tiers:
             return found.tier.meaning
-        ratio, most = (
-            found.quantile_s(quantile) / found.quantile_s(0.5),
-            evidence.max_interval_ratio,
-        )
-        if ratio > most:
+        ratio = found.quantile_s(quantile) / found.quantile_s(0.5)
+        if ratio > (most := evidence.max_interval_ratio):
             return f"the {quantile:.0%} quantile is {ratio:.1f} times the median, over {most:g}"
     return None
 

@@ -86,10 +86,10 @@ def estimated(
     Of jobs submitted together the short ones end first. Those that wait run no less long than the
     others have run by now.
     """
-    running = [job for job in live.jobs if job.start_s is not None]
-    found = {job.job_id: estimate(job) for job in running}
-    for job in running:
-        memory.add_running(job.request, job.submit_s, job.start_s or live.at_s, live.at_s)
+    running = [(job, job.start_s) for job in live.jobs if job.start_s is not None]
+    found = {job.job_id: estimate(job) for job, _ in running}
+    for job, start_s in running:
+        memory.add_running(job.request, job.submit_s, start_s, live.at_s)
     return [found.get(job.job_id) or estimate(job) for job in live.jobs]
 
 

@@ -255,9 +255,11 @@ class SiteMemory:
 
     def _window(self, key: tuple[Similarity, str]) -> RunWindow:
         """The runs of a key, the last to be forgotten from now on."""
-        window = self._windows.setdefault(key, RunWindow(shared=key[0] in OF_MANY))
-        self._windows.move_to_end(key)
-        return window
+        if key in self._windows:
+            self._windows.move_to_end(key)
+        else:
+            self._windows[key] = RunWindow(shared=key[0] in OF_MANY)
+        return self._windows[key]
 
     def runs(self) -> list[PastRun]:
         """Every run that is remembered, the one that ended last at the end."""
