@@ -71,6 +71,7 @@ def estimate(words: tuple[str, ...], comment: str | None, form: str, **asked: An
     if prediction is not None and found.physics:
         assumed += tuple(map(str, prediction.assumptions))
     told = (*found.assumptions, *assumed)
+    carried_s = carried_limit_s(job, memory, 0.95)
     if form != "json":
         refusal = "" if physics is None or prediction else physics.refusal(job)
         narrowing = _narrowing(found, prediction, stated, refusal)
@@ -82,7 +83,7 @@ def estimate(words: tuple[str, ...], comment: str | None, form: str, **asked: An
             "mean_s": found.mean_s,
             "quantiles_s": {str(level): found.quantile_s(level) for level in LEVELS},
             "limit_s": found.limit_s,
-            "carried_limit_s": carried_limit_s(job, memory, 0.95),
+            "carried_limit_s": carried_s and found.covering_s(carried_s),
             "similar_runs": found.runs,
             "evidence": list(found.evidence),
             "assumptions": list(told),
