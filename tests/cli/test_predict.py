@@ -346,7 +346,7 @@ def test_tokens_of_a_network_of_images_are_refused(run: Run) -> None:
     ("more", "said"),
     [
         (("--option=compile=on", "--option=compile=off"), "compile=off is stated too"),
-        (("--framework-date=1800",), "invalid framework_date=1800.0; expected a year"),
+        (("--framework-date=1800",), "invalid framework_date='1800'; expected a year"),
     ],
 )
 def test_what_contradicts_itself_or_cannot_be_is_refused(
