@@ -170,7 +170,11 @@ def test_a_phase_that_cannot_be_is_named(run: Run, phase: str, said: str) -> Non
 def test_options_move_the_step_time(
     run_json: RunJson, words: tuple[str, ...], slower: bool
 ) -> None:
-    plain, moved = run_json("predict", *WORDS), run_json("predict", *WORDS, *words)
+    plain = run_json("predict", *WORDS)
+    base = list(WORDS)
+    if words[0] in base:
+        del base[base.index(words[0]) : base.index(words[0]) + 2]
+    moved = run_json("predict", *base, *words)
     assert (moved["step_s"] > plain["step_s"]) is slower
 
 
