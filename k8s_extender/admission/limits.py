@@ -102,7 +102,7 @@ def forecast(
     unknown = next((e.reason for e in pool if e.prediction is None), "")
     thin = too_thin(predictions, deadline.quantile, config.evidence)
     wide = None if like is None else too_wide(like.quantile_s, deadline.quantile, config.evidence)
-    doubt = job.stated.doubtful or wide or ""
+    doubt = job.stated.doubtful or job.stated.misfit(job.gpus, job.gpus_per_pod) or wide or ""
     if job.unproven and not job.annotated:
         doubt = job.unproven
     least_s = like.covering_s(0.0, deadline.quantile) if like else 0.0
