@@ -241,7 +241,8 @@ def _change(
         types = tuple(dict.fromkeys(one for one in got if one is not None))
         where = GpuCandidates(types, certain=len(got) == len(pods) and None not in got)
     basis = ",".join(sorted({"-".join(one.product.split()) for one in where.types}))
-    found = forecast(known, job, where)
+    like = known.like(replace(job, deadline_s=None), obj, pod_name(obj).name)
+    found = forecast(known, job, where, like=like)
     # Pods that run are where they are, also on what we would have refused them.
     limit_s = (replace(found, blocked="") if pods else found).deadline_s
     if limit_s is None or (pods and texts(obj, "metadata", "annotations").get(BASIS) == basis):

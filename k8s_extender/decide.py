@@ -12,14 +12,26 @@ from typing import Any
 import orjson
 
 from predictor.estimate.core import Predictor
+from predictor.identify.grammar import stated_text
 from predictor.identify.rules import Rules
+from predictor.site.similar.estimate import Estimate
+from predictor.site.similar.request import JobRequest
 from profiles.gpus import known_gpu
 
 from .config import Config
 from .nodes import SHARED, GpuNode, GpuType, gpu_node
 from .plain import items, mapping, owner_of, text
 from .pods import OWNER_PODS
-from .rank import Ranking, SiteEstimates, Steps, TypeEstimate, able, estimated, refusal
+from .rank import (
+    Ranking,
+    SiteEstimates,
+    Steps,
+    TypeEstimate,
+    able,
+    estimated,
+    refusal,
+    request_of,
+)
 from .workload import JobReader, PodJob
 
 _KEEPING_OUT = frozenset(("NoSchedule", "NoExecute"))
@@ -309,6 +321,24 @@ class Decider:
             () if gpu is None else (GpuType(gpu.product, gpu, job.gpus_per_pod, gpu.memory_bytes),)
         )
         return GpuCandidates(stated, certain=False)
+
+    def request(self, job: PodJob, obj: Mapping[str, Any], name: str) -> JobRequest:
+        """A job, or what makes its pods, as similar runs are found by it where it had best go."""
+        steps, metadata = self.steps(job, self.candidates(job).types), mapping(obj, "metadata")
+        best = steps[0][0].gpu if steps else None
+        return request_of(
+            text(metadata, "namespace"),
+            job,
+            stated_text(job.stated),
+            name="" if job.script else name or text(metadata, "generateName").rstrip("-"),
+            gpus=job.gpus,
+            gpu_type="" if best is None else best.name,
+            limit_s=job.deadline_s,
+        )
+
+    def like(self, job: PodJob, obj: Mapping[str, Any], name: str) -> Estimate | None:
+        """The estimate of such a job by the site; None where neither runs nor physics speak."""
+        return None if self.site is None else self.site.of(self.request(job, obj, name))
 
     def able(self, job: PodJob, kinds: Iterable[GpuType]) -> frozenset[GpuType]:
         """The types that run a job, as far as is known."""

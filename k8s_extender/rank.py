@@ -172,9 +172,10 @@ class SiteEstimates:
         self._memory = memory
         self._physics = PhysicsView(predictor, site_source(site) or "")
         # Pods that are alike ask for the same.
+        self.of = lru_cache(MAX_ESTIMATES)(self._of)
         self.median_s = lru_cache(MAX_ESTIMATES)(self._median_s)
 
-    def of(self, job: JobRequest) -> Estimate | None:
+    def _of(self, job: JobRequest) -> Estimate | None:
         """The estimate of a job; None where neither its like has run nor physics speaks."""
         found = estimate_job(job, self._memory, self._physics if "model=" in job.asked else None)
         like = any(one.similarity in OWN for one in found.similar)

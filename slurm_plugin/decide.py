@@ -188,8 +188,8 @@ class SlurmDecider:
         within = limit.bounds(limits, request, asked, cluster)
         job = limit.job_request(request, wanted, read, asked, placed.candidates)
         choice = limit.choose(limits, request, predicted, within)
-        choice = limit.with_similar_runs(choice, limits, request, job, self.memory, within)
         similar = limit.job_estimate(job, self.memory, choice.steps_s)
+        choice = limit.beside(similar, choice, limits, request, job, self.memory, within)
         soft = None
         # Slurm would send a signal before the shorter limit.
         if self.policy.soft_time.mode != "off" and not read.signalled:

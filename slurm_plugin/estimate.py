@@ -138,12 +138,13 @@ def estimate(
             fitting += [] if fit is None else [fit]
     if not predictions:
         return JobPredictions(reason="not-predictable", advice=refusal)
-    over = stated.values.get("gpus", 0) > wanted.gpus
+    over = stated.values.get("gpus", 0) > wanted.gpus and "the script puts the gpus in doubt"
+    each = wanted.gpus // (wanted.nodes or 1)
     return JobPredictions(
         predictions=tuple(predictions),
         fits=tuple(fitting),
         labels=tuple(dict.fromkeys(c.label for c in found)),
-        doubt="the script puts the gpus in doubt" if over else stated.doubtful,
+        doubt=over or stated.doubtful or stated.misfit(wanted.gpus, wanted.gpus_per_node, each),
     )
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from predictor.estimate.limits import Limit, LimitRule, time_limit, too_thin
+from predictor.estimate.limits import Limit, LimitRule, time_limit, too_thin, too_wide
 from predictor.identify.grammar import stated_text
 from predictor.identify.stated import Stated
 from predictor.site.history.cells import UNLIMITED_S
@@ -23,7 +23,7 @@ from predictor.site.similar.estimate import (
 )
 from predictor.site.similar.memory import SiteMemory
 from predictor.site.similar.request import JobRequest, Similarity, stated_fields
-from predictor.site.similar.run_times import Floats
+from predictor.site.similar.run_times import TOLD_LEVEL, Floats
 from predictor.units import count, duration
 
 from .cluster import Cluster
@@ -148,16 +148,7 @@ def choose(
         return LimitChoice(reason="contradiction", clause=clause, found=found)
     if thin is not None:
         return LimitChoice(reason="thin-evidence", clause=f"{thin}: no limit is set", found=found)
-    limit_min = max(minutes(found.limit_s), int(request.time_min or 1))
-    text = slurm_time(limit_min)
-    if policy.mode == "warn":
-        return LimitChoice(reason="warn-only", clause=f"time limit {text} would do", found=found)
-    clause = f"time limit set to {text}"
-    if found.capped:
-        clause += ", the longest there is here"
-        if found.median_s > found.limit_s:
-            clause += ": the job is predicted to hit it"
-    return LimitChoice(reason="set", clause=clause, found=found, limit_min=limit_min)
+    return LimitChoice(reason="set", found=found, limit_min=minutes(found.limit_s))
 
 
 def minutes(seconds: float) -> int:
@@ -249,8 +240,9 @@ def job_estimate(job: JobRequest, memory: SiteMemory, steps_s: Sequence[float] |
     return estimate_job(job, memory, ToldPhysics(steps_s) if steps_s else None)
 
 
-def estimate_words(found: Estimate) -> str:
+def estimate_words(found: Estimate, quantile: float) -> str:
     """``similar to 12 of your runs: 2 h 10 min expected (95 %: 3 h 05 min)``."""
+    level = min(quantile, TOLD_LEVEL)
     basis = ["by physics"] if found.physics else []
     first = next((one for one in found.similar if one.share >= TOLD_SHARE), None)
     if found.runs:
@@ -259,7 +251,8 @@ def estimate_words(found: Estimate) -> str:
         of_user = first.similarity is Similarity.USER
         words = "of yours, none like it" if of_user else first.similarity.words
         basis.append(f"by {count(first.seen)} run{'' if first.seen == 1 else 's'} {words}")
-    times = f"{duration(found.expected_s)} expected (95 %: {duration(found.quantile_s(0.95))})"
+    upper = f"{100 * level:g} %: {duration(found.quantile_s(level))}"
+    times = f"{duration(found.expected_s)} expected ({upper})"
     if found.reaches_limit:
         times = "expected to reach its limit"
     return f"{' and '.join(basis)}: {times}" if basis else ""
@@ -284,7 +277,8 @@ def enough_min(policy: SlurmLimits, found: Estimate, predicted: int | None) -> i
     return minutes(enough_s) if found.limit_s > max(enough_s, MINUTE_S * policy.floor_min) else None
 
 
-def with_similar_runs(
+def beside(
+    told: Estimate,
     choice: LimitChoice,
     policy: SlurmLimits,
     request: HookRequest,
@@ -292,25 +286,36 @@ def with_similar_runs(
     memory: SiteMemory,
     within: Bounds,
 ) -> LimitChoice:
-    """The choice, with what similar runs took where nothing is predicted, no limit asked for."""
-    settled = choice.found is not None or request.time_limit is not None
-    if policy.history_mode == "off" or policy.mode == "off" or settled:
+    """The choice beside the estimate that is told with it: none shorter, by physics none too wide.
+
+    Where nothing is predicted and no limit asked for, it is what similar runs took.
+    """
+    limit_min, advised, found = choice.limit_min, policy.mode == "warn", choice.found
+    wide = too_wide(told.quantile_s, policy.quantile, policy.evidence)
+    if limit_min is not None and wide:
+        clause = f"{wide}: no limit is set"
+        return LimitChoice(reason="thin-evidence", clause=clause, found=found)
+    if found is None and request.time_limit is None and policy.mode != "off":
+        advised |= policy.history_mode == "advise"
+        carried = policy.history_mode != "off" and carried_limit_s(job, memory, policy.quantile)
+        limit_min = minutes(carried) if carried else None
+    if limit_min is None:
         return choice
-    limit_s = carried_limit_s(job, memory, policy.quantile)
-    if limit_s is None:
-        return choice
-    rounded = -(-minutes(limit_s) // policy.rounding_min) * policy.rounding_min
-    limit_min = max(rounded, within.floor_min)
-    if within.cap_min is not None:
-        limit_min = min(limit_min, within.cap_min)
+    wanted = minutes(told.covering_s(limit_min * MINUTE_S, policy.quantile))
+    wanted = max(-(-wanted // policy.rounding_min) * policy.rounding_min, within.floor_min)
+    limit_min = wanted if within.cap_min is None else min(wanted, within.cap_min)
     limit_min = max(limit_min, int(request.time_min or 1))
     text = slurm_time(limit_min)
-    if policy.history_mode == "advise" or policy.mode == "warn":
-        clause = f"time limit {text} would do"
-        return replace(choice, reason="similar-runs-advice", clause=clause)
-    return LimitChoice(
-        reason="similar-runs", clause=f"time limit set to {text}", limit_min=limit_min
-    )
+    if advised:
+        reason = "warn-only" if found else "similar-runs-advice"
+        return LimitChoice(reason=reason, clause=f"time limit {text} would do", found=found)
+    clause = f"time limit set to {text}"
+    if limit_min < wanted or (found and found.capped):
+        clause += ", the longest there is here"
+        if told.expected_s > limit_min * MINUTE_S:
+            clause += ": the job is predicted to hit it"
+    reason = "set" if found else "similar-runs"
+    return LimitChoice(reason=reason, clause=clause, found=found, limit_min=limit_min)
 
 
 class ReadTexts(NamedTuple):

@@ -136,7 +136,7 @@ class JobDecision:
     def _message(self) -> str | None:
         """One line for the decision, one for each thing that could not be used."""
         known, placed = bool(self.estimate.predictions), self.placed
-        said = estimate_words(self.similar)
+        said = estimate_words(self.similar, self.policy.limits.quantile)
         if not (said or known or self.estimate.advice):
             learns = self.policy.history.url is not None
             said = no_runs(learns=learns, script=self.job.script)

@@ -15,14 +15,13 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from predictor.identify.grammar import stated_text
 from predictor.service.process import DeadlineError, time_bound
 
 from ..config import PREFIX
 from ..decide import Decider
-from ..plain import JsonPath, items, mapping, owner_of, text
+from ..plain import JsonPath, items, owner_of, text
 from ..pods import KINDS, WORKLOAD
-from ..rank import lacking, request_of
+from ..rank import lacking
 from ..workload import PodJob, template_job
 from . import limits, review
 from .review import AdmissionRequest, Patch
@@ -156,7 +155,8 @@ def _filled_in(request: AdmissionRequest, known: Decider, *, by_namespace: bool)
         parts = tuple(replace(part, deadline=None) for part in parts)  # it would be made anew
     runs, patch = max(part.runs for part in parts), Patch(obj)
     kept = request.kind != "Job"  # whose deadline follows its pods
-    found = limits.forecast(known, job, known.candidates(job), runs=runs, kept=kept)
+    like = known.like(job, obj, review.subject_of(request).name)
+    found = limits.forecast(known, job, known.candidates(job), runs=runs, kept=kept, like=like)
     own, wish_s, deadline = limits.own_limits(obj, parts), job.wish_s, config.deadline
     # A deadline is asked for by policy, by the namespace's label or by annotation.
     holders = (obj, *(part.of(obj) for part in parts))
@@ -198,19 +198,8 @@ def _expected_s(request: AdmissionRequest, job: PodJob, known: Decider) -> float
     """How long a job is expected to run where it had best go: by similar runs and physics."""
     if known.site is None:
         return None
-    steps = known.steps(job, known.candidates(job).types)
-    best = steps[0][0].gpu if steps else None
-    name, metadata = review.subject_of(request).name, mapping(request.object, "metadata")
-    request_of_job = request_of(
-        text(metadata, "namespace"),
-        job,
-        stated_text(job.stated),
-        name="" if job.script else name or text(metadata, "generateName").rstrip("-"),
-        gpus=job.gpus,
-        gpu_type="" if best is None else best.name,
-        limit_s=job.deadline_s,
-    )
-    return known.site.median_s(request_of_job)
+    name = review.subject_of(request).name
+    return known.site.median_s(known.request(job, request.object, name))
 
 
 # Soft placement: preferred node affinity by predicted speed, written once on a new pod. A preferred

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from predictor.estimate.limits import Limit, LimitRule, time_limit, too_thin
+from predictor.estimate.limits import Limit, LimitRule, time_limit, too_thin, too_wide
 from predictor.identify.grammar import stated_text
 from predictor.identify.keys import FIELD_OF
 from predictor.identify.stated import Stated
 from predictor.job.software import known_options
 from predictor.job.words import key_of
+from predictor.site.similar.estimate import Estimate
 from predictor.units import duration
 
 from ..config import PREFIX, Deadline
@@ -61,15 +62,24 @@ class DurationForecast:
     def lack(self) -> str:
         """Why no deadline is set, where none is, and what the user can write instead."""
         why = self.reason or self.doubt or self.blocked or "steps is not stated, nor epochs"
-        name = why.partition(" is not stated")[0]
+        name = why.partition(" is not stated")[0].removesuffix(", which")
         own = name.replace("_", "-") if key_of(name) in FIELD_OF else "deadline"
         return f"{why}: annotate {PREFIX}{'options' if name in known_options() else own}"
 
 
 def forecast(
-    known: Decider, job: PodJob, where: GpuCandidates, *, runs: int = 1, kept: bool = False
+    known: Decider,
+    job: PodJob,
+    where: GpuCandidates,
+    *,
+    runs: int = 1,
+    kept: bool = False,
+    like: Estimate | None = None,
 ) -> DurationForecast:
-    """The forecast on the types a job may get; if ``kept``, on those refused for precision, too."""
+    """The forecast on the types a job may get; if ``kept``, on those refused for precision, too.
+
+    What is known of runs ``like`` it may only make the limit longer, or too doubtful.
+    """
     if reason := lacking(job):
         return DurationForecast(reason=reason)
     found = known.estimates(job, where.types)
@@ -91,16 +101,18 @@ def forecast(
     # One GPU type without a time, or with too wide a one, is enough.
     unknown = next((e.reason for e in pool if e.prediction is None), "")
     thin = too_thin(predictions, deadline.quantile, config.evidence)
-    doubt = job.stated.doubtful
+    wide = None if like is None else too_wide(like.quantile_s, deadline.quantile, config.evidence)
+    doubt = job.stated.doubtful or job.stated.misfit(job.gpus, job.gpus_per_pod) or wide or ""
     if job.unproven and not job.annotated:
         doubt = job.unproven
+    least_s = like.covering_s(0.0, deadline.quantile) if like else 0.0
     if all(prediction.steps is not None for prediction in predictions):
         rule = LimitRule(  # so many runs, each with its start-up and checkpoints
             quantile=deadline.quantile,
             startup_s=runs * deadline.startup_s,
             checkpoint_share=runs * (1 + deadline.checkpoint_share) - 1,
             rounding_s=deadline.rounding_s,
-            floor_s=deadline.floor_s,
+            floor_s=max(deadline.floor_s, math.ceil(runs * least_s)),
             cap_s=deadline.cap_s,
         )
         limit = time_limit(predictions, rule)

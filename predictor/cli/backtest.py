@@ -38,7 +38,7 @@ def backtest(
     until: float | None,
     version: str | None,
     processors_per_gpu: float,
-    jobs: int,
+    jobs: int | None,
     form: str,
 ) -> None:
     """Replay past jobs under other time limits and compare kills, waste and waits.
@@ -85,7 +85,7 @@ def backtest(
             depth=depth,
             slurm=rules,
             physics=PhysicsView(predictor(version)) if named else None,
-            jobs=jobs,
+            jobs=jobs or -1,
             tell=bar,
         )
     if form == "json":

@@ -71,6 +71,7 @@ def estimate(words: tuple[str, ...], comment: str | None, form: str, **asked: An
     if prediction is not None and found.physics:
         assumed += tuple(map(str, prediction.assumptions))
     told = (*found.assumptions, *assumed)
+    carried_s = carried_limit_s(job, memory, 0.95)
     if form != "json":
         refusal = "" if physics is None or prediction else physics.refusal(job)
         narrowing = _narrowing(found, prediction, stated, refusal)
@@ -82,7 +83,7 @@ def estimate(words: tuple[str, ...], comment: str | None, form: str, **asked: An
             "mean_s": found.mean_s,
             "quantiles_s": {str(level): found.quantile_s(level) for level in LEVELS},
             "limit_s": found.limit_s,
-            "carried_limit_s": carried_limit_s(job, memory, 0.95),
+            "carried_limit_s": carried_s and found.covering_s(carried_s),
             "similar_runs": found.runs,
             "evidence": list(found.evidence),
             "assumptions": list(told),
@@ -98,12 +99,12 @@ def _request(
 
     from ..identify.files import user_files
     from ..identify.grammar import stated_text
-    from ..identify.identify import identify, sbatch_options, started_gpus
+    from ..identify.identify import identify, sbatch_options
     from ..site.history.cells import gpu_type
     from ..site.similar import request
 
     directory, memory_gib = given.pop("directory").resolve(), given.pop("memory_gib")
-    script = script_text(words[0])
+    script = script_text(words)
     options = sbatch_options(script or "")
     files, said = user_files(directory), comment or options.get("comment")
     stated = identify(comment=said, script=script, argv=words, files=files)
@@ -111,8 +112,8 @@ def _request(
     asked |= {name: value for name, value in given.items() if value is not None}
     if memory_gib is not None:
         asked["memory_bytes"] = round(memory_gib * GIB)
-    if "gpus" not in asked and (started := started_gpus(script or "", words, files)):
-        asked["gpus"] = started
+    if "gpus" not in asked and stated.started:
+        asked["gpus"] = stated.started
     kinds = {kind for kind in options.get("constraint", "").split("&") if known_gpu(kind)}
     if len(kinds) == 1:
         asked.setdefault("gpu_type", kinds.pop())
@@ -123,8 +124,10 @@ def _request(
         stated = replace(stated, values=dict(stated.values) | {"gpu": kind})
     one = "" if "gpus" in asked else ONE_GPU
     least, several, _ = options.get("nodes", "").partition("-")
+    each = asked.get("gpus", 1) // int(least) if least.isdigit() and int(least) else None
+    misfit = stated.misfit(asked.get("gpus", 1), each)
     nodes = f"of --nodes {options['nodes']}, {least} are taken" if several else ""
-    assumed = filter(None, (one, nodes, no_sheet, stated.model and unclear_line(stated)))
+    assumed = filter(None, (one, misfit, nodes, no_sheet, stated.model and unclear_line(stated)))
     job = request.JobRequest(
         script=request.script_signature(" ".join(words) if script is None else script),
         command=request.command_signature(" ".join(words), str(directory)),

@@ -103,7 +103,7 @@ def show(tally: Tally, url: str, form: str) -> None:
     if form == "json":
         show_json({"history": url, **tally.as_dict()})
         return
-    click.echo(f"{url}: {count(tally.runs)} runs read")
+    click.echo(f"{url}: {count(tally.runs)} run{'s' * (tally.runs != 1)} read")
     added = tally.added
     lines = {"new": added.new, "changed": added.changed, "as before": added.same}
     states = {state.value: number for state, number in tally.states.most_common()}
@@ -117,6 +117,7 @@ def show(tally: Tally, url: str, form: str) -> None:
         moment = datetime.fromtimestamp(tally.cursor_s).astimezone()
         click.echo(f"  complete until {moment:%Y-%m-%d %H:%M:%S %z}")
     if tally.unread or tally.noted:
-        total = count(tally.unread + tally.noted.total())
+        total = tally.unread + tally.noted.total()
+        told = f"{count(total)} record{'s' * (total != 1)} cannot be read"
         whole = " whole" if tally.noted else ""
-        warn(f"{total} records cannot be read{whole}, such as {'; '.join(tally.reasons)}")
+        warn(f"{told}{whole}, such as {'; '.join(tally.reasons)}")

@@ -72,7 +72,10 @@ class CommandGroup(click.Group):
         name, known = args[0], self.list_commands(ctx)
         if not (name in known or name.startswith("-") or ctx.resilient_parsing):
             raise click.UsageError(f"No such command {name!r}; {accepted(name, known)}", ctx)
-        return super().resolve_command(ctx, args)
+        found = super().resolve_command(ctx, args)
+        if not ctx.resilient_parsing and type(command := found[1]) is click.Command:
+            _refuse_repeated(click.Context(command, ctx, name, **command.context_settings), args)
+        return found
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command that was named."""
@@ -85,6 +88,17 @@ class CommandGroup(click.Group):
                 raise
             with needs(extra):
                 raise error
+
+
+def _refuse_repeated(ctx: click.Context, args: list[str]) -> None:
+    """UsageError for an option of one value that is given twice: the last would hold, unsaid."""
+    given = ctx.command.make_parser(ctx).parse_args(args[1:])[2]
+    for one in {*given}:
+        single = isinstance(one, click.Option) and not (one.multiple or one.is_flag or one.count)
+        if single and given.count(one) > 1:
+            raise click.UsageError(
+                f"{one.opts[0]} is given more than once: it takes one value", ctx
+            )
 
 
 def with_examples(command: click.Command, name: str) -> click.Command:

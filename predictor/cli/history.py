@@ -84,7 +84,7 @@ def export(file: Path, history: str | None, **filters: Any) -> None:
 @history.command()
 @click.argument("jobs", nargs=-1, metavar="[JOB]...")
 @history_option
-@click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="Runs shown.")
+@listed_options("shown")
 @filter_options
 @format_option
 def show(jobs: tuple[str, ...], history: str | None, last: int, form: str, **filters: Any) -> None:

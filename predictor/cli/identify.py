@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,7 @@ def identify(
         if not (name and equals):
             raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--env")
         environment[name] = value
-    script = script_text(words[0])
+    script = script_text(words)
     stated = read(
         comment=comment or sbatch_options(script or "").get("comment"),
         environment=environment,
@@ -59,14 +60,15 @@ def identify(
     show_stated(stated)
 
 
-def script_text(word: str) -> str | None:
-    """The text of a shell script, None where the word is none; a name of one must exist."""
-    path = Path(word)
+def script_text(words: Sequence[str]) -> str | None:
+    """The text of a shell script, None where words are a command; a name of one must exist."""
+    word, path = words[0], Path(words[0])
     if path.suffix in (".yaml", ".yml"):
         why = "precision-time k8s identify reads manifests"
         raise click.BadParameter(f"{word!r} is no script; {why}", param_hint="SCRIPT")
-    if path.is_dir() or (path.suffix in SCRIPT_ENDS and not path.exists()):
-        raise click.BadParameter(f"{word!r} is no file", param_hint="SCRIPT")
+    alone = len(words) == 1 and ("/" in word or path.suffix == ".txt")
+    if path.is_dir() or ((path.suffix in SCRIPT_ENDS or alone) and not path.exists()):
+        raise click.BadParameter(f"there is no file {word}", param_hint="SCRIPT")
     if not path.is_file():
         return None
     with path.open("rb") as file:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from datetime import datetime
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ TOO_LARGE = "(does not fit)"
 strict_option = click.option(
     "--strict", is_flag=True, help="Exit with 1 where a job does not fit the memory of its GPUs."
 )
-_POOL = re.compile(r"(.+):(\d+)(?:/(\d*))?", re.ASCII)
+_POOL = re.compile(r"(.+):(\d{1,7})(?:/(\d{0,7}))?", re.ASCII)
 _AGO = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([mhdw])", re.ASCII)
 _UNITS_S = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 EXPECTED = "expected 2025-01-31, 2025-01-31T12:00, or an age such as 90m, 12h, 30d, 4w"
@@ -102,15 +103,39 @@ model_argument = click.argument(
 )
 
 
-def _type(field: str, told: Mapping[str, Any], kind: str) -> Callable[[str], Any]:
-    """How a value is read; a whole number as in comments and annotations: ``8k``."""
+class Number(click.types.FloatParamType):
+    """A finite number from ``least`` to ``most``, or above ``least`` alone; whole, or not."""
 
-    def integer(text: str) -> int:
+    def __init__(
+        self, least: float = 0.0, most: float = 1e12, *, whole: bool = False, above: bool = False
+    ) -> None:
+        self.name = "integer" if whole else "number"
+        self._read: Callable[[Any], float] = int if whole else float
+        self._least, self._most, self._above = least, most, above
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The number; click.BadParameter saying what is expected."""
+        try:
+            number = self._read(value)
+        except (ValueError, OverflowError):
+            number = nan
+        if self._least <= number <= self._most and not (self._above and number == self._least):
+            return number
+        from_ = "above" if self._above else "from"
+        bounds = f"{from_} {self._least:.15g} to {self._most:.15g}"
+        kind = "a whole number" if self.name == "integer" else "a number"
+        self.fail(f"invalid {str(value)[:64]!r}; expected {kind} {bounds}", param, ctx)
+
+
+def _type(field: str, told: Mapping[str, Any], kind: str) -> Callable[[str], Any]:
+    """How a value is read; a number as in comments and annotations: ``8k``."""
+
+    def number(text: str) -> Any:
         from ..identify.keys import read_value
 
-        return int(read_value(field, str(text)))
+        return read_value(field, str(text))
 
-    return integer if "most" in told else float if kind.startswith("float") else str
+    return number if "most" in told or kind.startswith("float") else str
 
 
 def _option(one: Field[Any], told: Mapping[str, Any]) -> Decorator:
@@ -221,12 +246,10 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
     "text": {},
     "flag": {"is_flag": True},
     "unless": {"is_flag": True, "flag_value": False, "default": True},
-    "number": {"type": float},
-    "whole number": {"type": int},
-    "0 or more": {"type": click.IntRange(0)},
-    "1 or more": {"type": click.IntRange(1)},
-    "not negative": {"type": click.FloatRange(0)},
-    "above 0": {"type": click.FloatRange(0, min_open=True)},
+    "number": {"type": Number()},
+    "0 or more": {"type": Number(whole=True)},
+    "1 or more": {"type": Number(1, whole=True)},
+    "above 0": {"type": Number(above=True)},
     "moment": {"type": moment},
     "pools": {"callback": pools_of, "multiple": True},
     "path": {"type": click.Path(path_type=Path)},
@@ -239,12 +262,12 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
 def listed_options(group: str) -> Decorator:
     """Adds the options of a group of ``options.yaml``.
 
-    A kind that is a list is a choice, one with ``min`` and ``max`` a number between them.
+    A kind that is a list is a choice, a mapping a Number with these bounds.
     """
 
     def option(flag: str, kind: Any = "text", **told: Any) -> Decorator:
         if isinstance(kind, dict):
-            known: Mapping[str, Any] = {"type": click.FloatRange(**kind)}
+            known: Mapping[str, Any] = {"type": Number(**kind)}
         else:
             known = _KINDS[kind] if isinstance(kind, str) else {"type": click.Choice(kind)}
         return click.option(*flag.split(), **{"show_default": "default" in told, **known, **told})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -64,10 +64,18 @@ def too_thin(predictions: Iterable[Prediction], quantile: float, evidence: Evide
             return f"{assumed.field} is not stated and may change the time more than 2 x"
         if found.tier.value in evidence.refused_tiers:
             return found.tier.meaning
-        ratio = found.quantile_s(quantile) / found.quantile_s(0.5)
-        if ratio > (most := evidence.max_interval_ratio):
-            return f"the {quantile:.0%} quantile is {ratio:.1f} times the median, over {most:g}"
+        if wide := too_wide(found.quantile_s, quantile, evidence):
+            return wide
     return None
+
+
+def too_wide(
+    quantile_s: Callable[[float], float], quantile: float, evidence: Evidence
+) -> str | None:
+    """Why times this wide cannot carry a limit of a quantile, for people; None where they can."""
+    ratio, most = quantile_s(quantile) / quantile_s(0.5), evidence.max_interval_ratio
+    told = f"the {quantile:.0%} quantile is {ratio:.1f} times the median, over {most:g}"
+    return told if ratio > most else None
 
 
 def _steps_s(found: Prediction, quantile: float) -> float:

@@ -115,7 +115,7 @@ class Prediction:
 
     def quantile_s(self, level: float) -> float:
         """Step time that a share ``level`` in (0, 1) of such jobs stays below, in seconds."""
-        return self.step_s * self.factors(level)
+        return self.step_s * self.factors(_checked(level))
 
     def interval(self, level: float = 0.95) -> Interval:
         """Central interval of the step time."""
@@ -128,7 +128,7 @@ class Prediction:
         if self.total_s is None:
             return None
         of_length = [one for one in self.assumptions if one.length]
-        return self.total_s * widened(self.factors(level), level, of_length)
+        return self.total_s * widened(self.factors(_checked(level)), level, of_length)
 
     def total_interval(self, level: float = 0.95) -> tuple[float, float] | None:
         """Central interval of the time of all steps, in seconds; None without a length."""
@@ -201,7 +201,7 @@ class Prediction:
 
 
 def _checked(level: float) -> float:
-    if not 0 < level < 1:
+    if not isinstance(level, int | float) or not 0 < level < 1:
         raise JobError("level", level, "expected a number between 0 and 1, such as 0.95")
     return level
 

@@ -189,7 +189,9 @@ def overrides(entry: ModelEntry, variant: Pairs) -> Pairs:
             known = _accepted(entry.family)
             spelled = [word for word, name in _SPELLINGS.items() if name in known]
             kind = known.get(_SPELLINGS.get(key, key))
-            expected = _refusal(kind, _value(value)) if kind else accepted(key, (*known, *spelled))
+            expected = accepted(key, (*known, *spelled))
+            if kind:
+                expected = _refusal(_SPELLINGS.get(key, key), kind, _value(value))
             raise JobError("variant", f"{key}={value}", expected)
         found |= [argument]
     sizes = {**entry.architecture, **{name: _value(value) for name, value in found.items()}}
@@ -200,6 +202,12 @@ def overrides(entry: ModelEntry, variant: Pairs) -> Pairs:
         if named and own and shared and shared % own:
             expected = f"expected {whole}={shared} to be a multiple of {part}={own}"
             raise JobError("variant", f"{named}={found[named]}", expected)
+    experts, topk = sizes.get("experts"), _accepted(entry.family).get("topk", "")
+    if experts and {"experts", "topk"} & found.keys():
+        taken = sizes.get("topk", int(topk.rpartition(" ")[2] or 1))
+        if taken > experts:
+            expected = f"a token goes to at most experts={experts}"
+            raise JobError("variant", f"topk={taken}", expected)
     return tuple(sorted(found.items()))
 
 
@@ -216,15 +224,16 @@ def _argument(entry: ModelEntry, key: str, value: str) -> tuple[str, str] | None
     if key.startswith("no_") and "bool" in known.get(key[3:], ""):
         return key[3:], "off"
     name = _SPELLINGS.get(key, key)
-    fits = name in known and not _refusal(known[name], _value(value))
+    fits = name in known and not _refusal(name, known[name], _value(value))
     return (name, value) if fits else None
 
 
-def _refusal(kind: str, value: float | str) -> str:
+def _refusal(name: str, kind: str, value: float | str) -> str:
     """What an argument of that annotation and default expects; empty where the value is that."""
     words, _, default = kind.partition(" = ")
     if "str" in words.split(" | "):
-        return ""
+        known, word = _VARIANTS["words"].get(name), str(value).lower()
+        return "" if known is None or word in known else accepted(word, known)
     if words == "bool":
         return "" if value in (False, True) else "expected on or off"
     if words == "float":

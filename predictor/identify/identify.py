@@ -158,6 +158,7 @@ def _parsed(
         told += (Problem(SCRIPT, f"#SBATCH --time={limit[:MAX_WORD]}: {expected}"),)
     if stated.model:
         told += tuple(Problem(SCRIPT, f"{one}, and no limit is set", "gpus") for one in assumed)
+    stated = replace(stated, started=_started(runs))
     problems, unclear = (*told, *stated.problems), (*stated.unclear, *copies, *beside)
     named = ("a program without a name" if one == UNKNOWN else one for one in unclear)
     short = (re.sub(f"(?<=^.{{{MAX_WORD}}}).+", "...", w, flags=re.S) for w in named)
@@ -246,14 +247,10 @@ def _copies(runs: Sequence[_Run], asked: Mapping[str, str]) -> Iterator[str]:
             yield run.launch.copied
 
 
-def started_gpus(text: str, argv: Sequence[str], files: Files | None = None) -> int | None:
-    """For how many GPUs launchers start a process, or which one sees, in a script or ``argv``.
-
-    None where they do not say it, or not the same; ``files`` reads the scripts that it calls.
-    """
-    read = read_script(text[:MAX_SCRIPT], {}, argv[1:]).commands if text.strip() else None
+def _started(runs: Sequence[_Run]) -> int | None:
+    """For how many GPUs launchers start a process; None where not known, or not the same."""
     counts = set()
-    for run in _runs(read or (Command(tuple(argv), False),), files):
+    for run in runs:
         told = run.launch.started
         here = told.get("--nproc-per-node") or told.get("--num-gpus") or str(run.visible or "")
         if told.get("--include", "").startswith("localhost:"):

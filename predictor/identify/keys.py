@@ -21,7 +21,7 @@ from ..job.frameworks import Framework, framework_of, frameworks
 from ..job.phases import PHASE_FIELDS, Phase
 from ..job.precision import parse_precision, trainer_named
 from ..job.software import Pairs, optimizer_named, read_options
-from ..job.training_job import CONTAINER, SHARDINGS
+from ..job.training_job import CONTAINER, MOST, MOST_EPOCHS, SHARDINGS
 from ..job.words import accepted, key_of
 
 _KEYS = {k: v for k, v in shipped_yaml("keys.yaml").items() if v.get("written", True)}
@@ -29,8 +29,6 @@ _KEYS = {k: v for k, v in shipped_yaml("keys.yaml").items() if v.get("written", 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     name: tuple(entry.get("also", ())) for name, entry in _KEYS.items()
 }
-# The largest value of a field that counts something.
-MOST: Mapping[str, int] = {k: entry["most"] for k, entry in _KEYS.items() if "most" in entry}
 # Keys that together say the precision, as the flags of training scripts do.
 AUTOCAST_KEYS = ("amp", "fp16", "bf16", "fp8", "tf32", "mixed_precision")
 FIELD_OF: Mapping[str, str] = {
@@ -44,7 +42,7 @@ MAX_TEXT = 64
 MAX_RAILS = 64
 MAX_PHASES = 16
 _YEARS = (2010.0, 2100.0, "a year such as 2024.5")
-_EPOCHS = (math.ulp(0.0), 1e6, "a number above 0, to 1000000")
+_EPOCHS = (math.ulp(0.0), MOST_EPOCHS, f"a number above 0, to {MOST_EPOCHS}")
 _SUFFIXES = {"": 0, "k": 3, "m": 6, "b": 9}
 _NUMBER = re.compile(r"(\d[\d_]{0,24}(?:\.\d{0,24})?(?:e[+-]?\d{1,3})?)([kmb]?)", re.A | re.I)
 _AXES = re.compile(r"\d{1,6}(?:[x×,]\d{1,6}){0,3}", re.A | re.I)

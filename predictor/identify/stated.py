@@ -66,7 +66,8 @@ class Stated:
     ``trainer`` is one whose default precision holds, where none is stated.
     ``alone`` says that one process trains, which nothing starts for each GPU: of several one works.
     ``unclear`` are flags of a training and programs beside it that may change how long a script
-    takes, as nobody here knows: no kill limit may rest on what it says.
+    takes, as nobody here knows: no kill limit may rest on what it says. ``started`` are the GPUs
+    for which its launchers start a process.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -76,6 +77,7 @@ class Stated:
     alone: bool = False
     trainer: str | None = None
     unclear: tuple[str, ...] = ()
+    started: int | None = None
 
     @property
     def model(self) -> str | None:
@@ -113,6 +115,11 @@ class Stated:
         if disputed := self.contradictions:
             return f"the script puts the {disputed[0].field} in doubt"
         return f"what {self.unclear[0]} does to its time is not known" if self.unclear else ""
+
+    def misfit(self, *gpus: int | None) -> str:
+        """Where launchers start another number than the GPUs that a job gets; empty for nowhere."""
+        told = f"its launchers start {self.started} processes, not one for each of its GPUs"
+        return "" if self.started in (None, *gpus) else told
 
     def settled(self, alternatives: Collection[tuple[str, str]] = ALTERNATIVES) -> set[str]:
         """The fields that are stated, those of the length by phases too, and their alternatives."""
@@ -174,6 +181,7 @@ class Stated:
             self.alone or weaker.alone,
             None if "precision" in settled | added.keys() else self.trainer or weaker.trainer,
             (*self.unclear, *(() if "file" in settled else weaker.unclear)),
+            self.started or weaker.started,
         )
 
     def job(self, **given: Any) -> TrainingJob:

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from profiles.errors import UnknownGpuError
 from profiles.gpus import Gpu, find_gpu, variants
+from profiles.storage import shipped_yaml
 
 from ..errors import JobError
 from .datasets import DataSet, dataset_named
@@ -35,6 +36,10 @@ NEEDS_OWN_CORES = (Dtype.FP8, Dtype.FP4)  # no GPU emulates them
 CONTAINER = "container"
 SITE_PREFIX = "site:"  # of the sources that are clusters of our own
 SIXTEEN_BIT = 2  # bytes
+# The largest value of a field that counts something.
+MOST = {k: entry["most"] for k, entry in shipped_yaml("keys.yaml").items() if "most" in entry}
+MOST_EPOCHS = 1_000_000
+LEGIBLE_BITS = 100  # of a number in a message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,14 +236,16 @@ class TrainingJob:
             if isinstance(value, float) and value.is_integer():
                 value = int(value)
                 object.__setattr__(self, name, value)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise JobError(name, value, "expected a whole number of at least 1")
-        number = self.epochs if isinstance(self.epochs, int | float) else math.nan
-        if self.epochs is not None and not 0 < number < math.inf:
-            raise JobError("epochs", self.epochs, "expected a positive number")
+            most, whole = MOST[name], isinstance(value, int) and not isinstance(value, bool)
+            if not whole or not 1 <= value <= most:
+                told = ... if whole and value.bit_length() > LEGIBLE_BITS else value
+                raise JobError(name, told, f"expected a whole number from 1 to {most}")
+        if self.epochs is not None and not _within(self.epochs, 0, MOST_EPOCHS):
+            expected = f"expected a positive number, at most {MOST_EPOCHS}"
+            raise JobError("epochs", self.epochs, expected)
         if self.steps is not None and self.epochs is not None:
             raise JobError("steps", self.steps, "give steps or epochs, not both")
-        if self.framework_date is not None and not 2010 <= self.framework_date <= 2100:
+        if self.framework_date is not None and not _within(self.framework_date, 2010, 2100):
             raise JobError("framework_date", self.framework_date, "expected a year such as 2024.5")
         if self.sharding is not None and self.sharding not in SHARDINGS:
             raise JobError("sharding", self.sharding, accepted(str(self.sharding), SHARDINGS))
@@ -308,11 +315,18 @@ def _plain(value: object) -> str:
     return {"true": "on", "false": "off"}.get(text.lower(), text) or "on"
 
 
+def _within(value: object, above: float, most: float) -> bool:
+    """Whether it is a number, above the one and at most the other."""
+    return isinstance(value, int | float) and above < value <= most
+
+
 def _pairs(value: str | Mapping[str, object] | Pairs) -> Pairs:
     if isinstance(value, str):
         return parse_pairs(value)
     if isinstance(value, Mapping):
         return tuple(sorted((str(k).lower(), _plain(v)) for k, v in value.items()))
+    if not isinstance(value, tuple | list):
+        raise JobError("options", value, "expected a mapping or k=v;k=v text")
     return tuple(value)
 
 

@@ -164,6 +164,14 @@ def test_a_number_of_gpus_that_nobody_stated_is_told(home: Path, tmp_path: Path)
     assert "1 GPU is taken" not in command("estimate", "--", *launched).stdout
 
 
+def test_processes_that_the_gpus_asked_for_do_not_fit_are_told(home: Path, tmp_path: Path) -> None:
+    path = tmp_path / "eight.sh"
+    path.write_text("#!/bin/bash\ntorchrun --nproc_per_node 8 train.py\n")
+    said = "its launchers start 8 processes, not one for each of its GPUs"
+    assert said in command("estimate", "--gpus", "4", str(path)).stdout
+    assert said not in command("estimate", str(path)).stdout
+
+
 def test_of_a_range_of_nodes_the_least_counts(home: Path, tmp_path: Path) -> None:
     script = tmp_path / "job.sh"
     script.write_text("#!/bin/bash\n#SBATCH -N 2-4 --gres=gpu:4 --time=30\npython x.py\n")

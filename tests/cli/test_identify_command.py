@@ -116,13 +116,14 @@ def test_phases_are_a_length(run_json: RunJson) -> None:
 
 
 @pytest.mark.parametrize("command", ["identify", "estimate"])
-@pytest.mark.parametrize("word", ["jbo.sh", "train.sbatch", "."])
+@pytest.mark.parametrize("word", ["jbo.sh", "train.sbatch", ".", "nosuch.txt", "./nosuch"])
 def test_a_script_that_is_not_there_is_an_error_and_no_command(
     run: Run, command: str, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     found = run(command, word, code=2)
-    assert f"'{word}' is no file" in found.stderr
+    assert f"there is no file {word}" in found.stderr
+    run(command, "/nosuch/python", "train.py")
 
 
 def test_a_file_without_a_shell_in_its_first_line_is_told(run: Run, tmp_path: Path) -> None:

@@ -170,7 +170,11 @@ def test_a_phase_that_cannot_be_is_named(run: Run, phase: str, said: str) -> Non
 def test_options_move_the_step_time(
     run_json: RunJson, words: tuple[str, ...], slower: bool
 ) -> None:
-    plain, moved = run_json("predict", *WORDS), run_json("predict", *WORDS, *words)
+    plain = run_json("predict", *WORDS)
+    base = list(WORDS)
+    if words[0] in base:
+        del base[base.index(words[0]) : base.index(words[0]) + 2]
+    moved = run_json("predict", *base, *words)
     assert (moved["step_s"] > plain["step_s"]) is slower
 
 
@@ -346,7 +350,7 @@ def test_tokens_of_a_network_of_images_are_refused(run: Run) -> None:
     ("more", "said"),
     [
         (("--option=compile=on", "--option=compile=off"), "compile=off is stated too"),
-        (("--framework-date=1800",), "invalid framework_date=1800.0; expected a year"),
+        (("--framework-date=1800",), "invalid framework_date='1800'; expected a year"),
     ],
 )
 def test_what_contradicts_itself_or_cannot_be_is_refused(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import click
 import pytest
 from click.testing import Result
 
+from predictor.cli.main import main
 from predictor.cli.predict import predict
 from predictor.job.training_job import JOB_FIELDS, TrainingJob
 
@@ -54,6 +55,55 @@ def test_help_lists_every_command(run: Run) -> None:
 @pytest.mark.parametrize("command", [*COMMANDS, *PLUGINS])
 def test_every_command_explains_itself(run: Run, command: str) -> None:
     assert len(run(command, "--help").stdout.splitlines()) > 4
+
+
+@pytest.mark.parametrize(
+    "words", [(*JOB, "--gpu", "v100"), ("estimate", "--gpus=1", "--gpus=2", "x")]
+)
+def test_an_option_of_one_value_is_given_once(run: Run, words: tuple[str, ...]) -> None:
+    assert "is given more than once: it takes one value" in run(*words, code=2).stderr
+
+
+def numbers(command: click.Command, *path: str) -> Iterator[tuple[tuple[str, ...], click.Option]]:
+    """Every option of a command, and of those below it, that takes a number alone."""
+    context = click.Context(command)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
+            yield from numbers(inner, *path, name)
+    for one in command.params:
+        if isinstance(one, click.Option) and isinstance(
+            one.type, click.types.FloatParamType | click.types.IntParamType
+        ):
+            yield path, one
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-1", "1e400", "9" * 400, "9" * 5000, "1M", ""])
+def test_no_option_takes_what_is_no_finite_number(text: str) -> None:
+    found = list(numbers(main))
+    assert len(found) > 30
+    for _, option in found:
+        with pytest.raises(click.BadParameter, match=r"; expected a (whole )?number (from|above) "):
+            option.type.convert(text, option, None)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((*JOB, "--epochs", "2M"), "invalid epochs='2M'; expected a number above 0, to 1000000"),
+        ((*JOB, "--framework-date", "nan"), "invalid framework_date='nan'; expected a number"),
+        ((*JOB, "--gpus", "9" * 400), "...'; expected a number such as 256"),
+        (("estimate", "--memory-gib", "nan", "python", "x.py"), "expected a number from 0 to"),
+        (("backtest", "--jobs", "0"), "expected a whole number from 1 to"),
+        (("evaluate", "--seed", "-1", "x.csv"), "expected a whole number from 0 to"),
+        (("backtest", "--pool", f"a:{'9' * 5000}"), "expected NAME:GPUS or NAME"),
+    ],
+)
+def test_a_number_that_cannot_be_is_refused_in_words(
+    run: Run, words: tuple[str, ...], said: str
+) -> None:
+    assert said in run(*words, code=2).stderr
 
 
 def test_every_field_of_a_job_is_an_option_with_its_default() -> None:
@@ -99,7 +149,8 @@ def test_help_needs_no_numerical_library() -> None:
 def test_an_error_is_one_line_that_names_field_value_and_what_is_accepted(
     run: Run, words: tuple[str, ...], said: tuple[str, ...]
 ) -> None:
-    result = run(*JOB, *words, code=2)
+    at = JOB.index(words[0]) if words[0] in JOB else len(JOB)
+    result = run(*JOB[:at], *JOB[at + 2 :], *words, code=2)
     assert result.stdout == ""
     lines = result.stderr.splitlines()
     assert len(lines) == 1

@@ -102,6 +102,17 @@ class TestOneCall:
 
 
 class TestErrors:
+    def test_a_number_that_cannot_be_shown_is_refused_like_others(self) -> None:
+        with pytest.raises(JobError, match="unclear steps; expected a whole number from 1 to"):
+            predict_time(model="resnet50", precision="amp", batch_size=8, steps=10**5000)
+
+    @pytest.mark.parametrize("level", ["a", 2, 0, float("nan"), None])
+    def test_no_quantile_is_told_of_what_is_no_share(self, level: Any) -> None:
+        found = predict_time(model="resnet50", precision="amp", batch_size=8, steps=9)
+        for ask in (found.interval, found.quantile_s, found.total_quantile_s, found.total_interval):
+            with pytest.raises(JobError, match=f"invalid level={level!r}|no level"):
+                ask(level)
+
     @pytest.mark.parametrize(
         ("changes", "field", "accepted"),
         [
@@ -110,8 +121,12 @@ class TestErrors:
             ({"precision": None}, "precision", "amp"),
             ({"gpu": "h1000"}, "gpu", "h100"),
             ({"gpu": None}, "gpu", "name"),
-            ({"gpus": 0}, "gpus", "at least 1"),
-            ({"batch_size": 0}, "batch_size", "at least 1"),
+            ({"gpus": 0}, "gpus", "from 1 to 1048576"),
+            ({"gpus": 10**30}, "gpus", "from 1 to 1048576"),
+            ({"framework_date": "x"}, "framework_date", "2024.5"),
+            ({"epochs": 1e9}, "epochs", "1000000"),
+            ({"options": 5}, "options", "mapping"),
+            ({"batch_size": 0}, "batch_size", "from 1 to"),
             ({"batch_size": None}, "batch_size", "global_batch_size"),
             ({"batch": 8}, "batch", "batch_size, global_batch_size"),
             ({"epochs": -1}, "epochs", "positive"),

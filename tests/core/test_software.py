@@ -115,6 +115,9 @@ def test_a_misspelt_size_of_the_network_is_refused(key: str) -> None:
         ("hidden=nan", "a whole number of at least 1"),
         ("experts=-1", "a whole number of at least 0"),
         ("swiglu=maybe", "on or off"),
+        ("norm=foo", "layernorm, layer_norm, rmsnorm"),
+        ("pos_emb=ropee", "rope"),
+        ("activation=gelo", "gelu"),
         ("no_layers=on", "num_layers"),
         ("heads=7", "hidden=768 to be a multiple of heads=7"),
         ("hidden=770", "hidden=770 to be a multiple of heads=12"),
@@ -125,6 +128,14 @@ def test_a_network_of_sizes_that_none_has_is_refused(stated: str, expected: str)
     key, value = stated.split("=")
     with pytest.raises(JobError, match=f"invalid variant='{stated}'; .*{expected}"):
         overrides(entry_of("gpt2"), ((key, value),))
+
+
+def test_a_token_goes_to_no_more_experts_than_there_are() -> None:
+    mixture = entry_of("gpt-moe-style")
+    for variant in ((("topk", "9"),), (("experts", "1"),)):
+        with pytest.raises(JobError, match="a token goes to at most experts="):
+            overrides(mixture, variant)
+    assert overrides(mixture, (("topk", "8"),))
 
 
 def test_heads_of_a_width_of_their_own_may_be_any_number() -> None:

@@ -83,8 +83,11 @@ def test_an_unknown_limit_is_unknown_and_never_a_year(tmp_path: Path, limit: str
 
 @pytest.mark.parametrize("delimiter", [",", "|", "\t", ";"])
 @pytest.mark.parametrize("packed", [False, True])
-def test_delimiters_and_gzip_read_alike(tmp_path: Path, delimiter: str, packed: bool) -> None:
-    text = f"{HEADER}\n{ROW}\n".replace(",", delimiter).encode("utf-8-sig")
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le"])
+def test_delimiters_encodings_and_gzip_read_alike(
+    tmp_path: Path, delimiter: str, packed: bool, encoding: str
+) -> None:
+    text = f"{HEADER}\n{ROW}\n".replace(",", delimiter).encode(encoding)
     path = tmp_path / "a"
     path.write_bytes(gzip.compress(text) if packed else text)
     assert jobs(path) == jobs(table(tmp_path / "b.csv", HEADER, ROW))
@@ -412,7 +415,7 @@ def test_the_command_tells_reasons_and_a_second_time_changes_nothing(tmp_path: P
     path, history = table(tmp_path / "a.csv", HEADER, ROW, "x" + ROW + ",y"), str(tmp_path / "h")
     first = ingest("csv", str(path), "--history", history, "--cluster", "north")
     assert "another number of cells than the header" in first.stdout
-    assert "1 records cannot be read, such as row 2" in first.stderr
+    assert "1 record cannot be read, such as row 2" in first.stderr
     second = ingest("csv", str(path), "--history", history, "--cluster", "north", "--format=json")
     told = json.loads(second.stdout)
     assert (told["new"], told["changed"], told["same"], told["unread"]) == (0, 0, 1, 1)

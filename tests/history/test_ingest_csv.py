@@ -118,7 +118,7 @@ def test_the_command_counts_and_a_second_time_changes_nothing(tmp_path: Path) ->
     written(path, ROW, {**ROW, "id": "a2"}, {**ROW, "id": "", "model": "no-such-net"})
     first = run("csv", str(path), "--history", history)
     assert f"{history}: 2 runs read" in first.stdout.replace("sqlite:///", "")
-    assert "1 records cannot be read, such as runs row 3: model 'no-such-net'" in first.stderr
+    assert "1 record cannot be read, such as runs row 3: model 'no-such-net'" in first.stderr
     second: Any = json.loads(run("csv", str(path), "--history", history, "--format", "json").stdout)
     assert (second["new"], second["changed"], second["same"]) == (0, 0, 2)
     with History.open(history) as store:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from predictor.identify.identify import alike, identify, parse_script, started_gpus
+from predictor.identify.identify import alike, identify, parse_script
 from predictor.identify.keys import FIELD_OF
 from predictor.identify.launch import flags
 from predictor.job.precision import Precision
@@ -538,14 +538,14 @@ def test_a_size_of_images_may_stand_in_brackets() -> None:
     ],
 )
 def test_a_launcher_says_how_many_gpus_work(launcher: str, gpus: int | None) -> None:
-    assert started_gpus(f"{launcher} run.py {FLAGS}", ()) == gpus
+    assert parse_script(f"{launcher} run.py {FLAGS}").started == gpus
     if "=" not in launcher.split()[0]:
-        assert started_gpus("", (*launcher.split(), "run.py", *FLAGS.split())) == gpus
+        assert parse_script("", (*launcher.split(), "run.py", *FLAGS.split())).started == gpus
 
 
 def test_launchers_that_differ_say_no_number_of_gpus() -> None:
     two = (f"torchrun --nproc_per_node={n} run.py {FLAGS}" for n in (2, 4))
-    assert started_gpus("\n".join(two), ()) is None
+    assert parse_script("\n".join(two)).started is None
 
 
 @pytest.mark.parametrize(

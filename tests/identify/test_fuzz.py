@@ -16,11 +16,11 @@ from predictor.errors import JobError
 from predictor.graphs.catalog import entries
 from predictor.identify.grammar import parse_mapping, parse_text, stated_text
 from predictor.identify.identify import MAX_PROBLEMS, identify, parse_script
-from predictor.identify.keys import FIELD_OF, MOST
+from predictor.identify.keys import FIELD_OF
 from predictor.identify.shell import read_script
 from predictor.identify.stated import Stated
 from predictor.job.precision import Precision
-from predictor.job.training_job import JOB_FIELDS
+from predictor.job.training_job import JOB_FIELDS, MOST
 
 SCRIPTS = [path.read_text() for path in sorted((Path(__file__).parent / "scripts").glob("*.sh"))]
 MODELS = frozenset(entry.name for entry in entries())

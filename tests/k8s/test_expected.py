@@ -26,11 +26,14 @@ from k8s_extender.history.runs import records
 from k8s_extender.plain import seconds_of
 from k8s_extender.pods import signature
 from k8s_extender.rank import SiteEstimates
+from k8s_extender.workload import template_job
 from predictor.cli.main import main
 from predictor.estimate.fitting import Fitted
 from predictor.site.calibration.site_state import SiteState, write_state
 from predictor.site.history.run import Run
 from predictor.site.similar.estimate import Estimate
+from predictor.site.similar.memory import SiteMemory
+from predictor.site.similar.past_runs import PastRun, RunEnd
 
 EXPECTED = "precision-time.io/expected-run-time"
 COMMAND, MINUTES, MANY = ["python", "tools/fold.py", "--seed", "7"], 30, 12
@@ -144,6 +147,39 @@ def test_physics_tells_of_a_named_network_that_never_ran(fitted: Fitted) -> None
     assert (
         best_s <= 1.1 * slowest_s
     )  # the mean, with what is not known of a site, is many times that
+
+
+@pytest.mark.parametrize(("took", "filled"), [(1.4, True), (15.0, False)])
+def test_no_deadline_is_shorter_than_what_such_jobs_took_here(
+    fitted: Fitted, took: float, filled: bool
+) -> None:
+    from admission_reviews import STATED, job
+
+    decider = knowledge(fitted, BOTH, evidence={"max_interval_ratio": 8})
+    obj = job(STATED | {"precision-time.io/epochs": "9"})
+    alone_s = admitted(decider, obj).object["spec"]["activeDeadlineSeconds"]
+    asked = template_job("Job", obj, decider.config)
+    assert asked is not None
+    memory, like = SiteMemory(), decider.request(asked, obj, obj["metadata"]["name"])
+    for n in range(60):
+        run_s, end_s = alone_s * (took if n % 2 else 0.6), 1.8e9 + 1e6 * n
+        memory.add(
+            PastRun(
+                request=like.without_names(),
+                submit_s=end_s - run_s,
+                end_s=end_s,
+                run_s=run_s,
+                ended=RunEnd.COMPLETED,
+                batch=str(n),
+            )
+        )
+    decider.site = SiteEstimates(memory, fitted.predictor)
+    found = admitted(decider, obj)
+    if filled:
+        assert found.object["spec"]["activeDeadlineSeconds"] >= 1.4 * alone_s
+    else:
+        assert "activeDeadlineSeconds" not in found.object["spec"]
+        assert "times the median, over 8" in found.said
 
 
 @pytest.fixture

@@ -95,6 +95,19 @@ def test_no_limit_rests_on_a_comment_that_the_script_contradicts(decider: Decide
     assert decider().decide(submit()).time_limit is not None
 
 
+@pytest.mark.parametrize(("starts", "served"), [(8, False), (2, False), (4, True)])
+def test_no_limit_rests_on_another_number_of_processes_than_of_gpus(
+    decider: Decide, starts: int, served: bool
+) -> None:
+    """However the GPUs are asked for: on the command line nothing of the script contradicts it."""
+    script = f"#!/bin/bash\ntorchrun --nproc_per_node={starts} train.py\n"
+    answer = decider().decide(submit(script=script))
+    assert (answer.time_limit is not None) == served
+    assert (f"its launchers start {starts} processes" in (answer.message or "")) != served
+    both = submit(script=script, tres_per_node="gres:gpu:4", min_nodes=2, max_nodes=2)
+    assert (decider().decide(both).time_limit is not None) == (starts != 2)
+
+
 def test_max_time_of_the_partition_bounds_the_limit_and_the_user_is_told(decider: Decide) -> None:
     short = submit(partition="short", partitions=(PartitionRequest("short", 10, 30),))
     answer = decider().decide(short)

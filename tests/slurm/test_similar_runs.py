@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from clusters import cluster, submit
+from clusters import JOB, cluster, submit
 from site_runs import run_of, told
 
 from predictor.estimate.fitting import Fitted
@@ -188,3 +188,38 @@ def test_the_admin_is_warned_of_what_weakens_the_order(
     told = warnings(Order(**policy), given)
     assert len(told) == (said is not None)
     assert said is None or said in told[0]
+
+
+@pytest.mark.parametrize(("took", "set_"), [(1.4, True), (15.0, False)])
+def test_no_limit_is_shorter_than_the_time_told_beside_it(
+    fitted: Fitted, took: float, set_: bool
+) -> None:
+    """By physics alone it would be, where runs of the user took longer than physics says."""
+    request = submit(name="sim-99", comment=JOB.replace("epochs=90", "epochs=9"))
+    policy = policy_of({})
+    alone = parse_mark(
+        SlurmDecider(fitted.predictor, policy, cluster()).decide(request).admin_comment
+    )
+    assert alone is not None
+    assert alone.hi_s is not None
+    asked = {"asked": "", "user": "u1", "submit_line": ""}
+    runs = [
+        run_of(n, name=f"sim-{n}", elapsed_s=alone.hi_s * (took if n % 2 else 0.6), **asked)
+        for n in range(60)
+    ]
+    memory = SiteState.learn(runs).memory
+    answer = SlurmDecider(fitted.predictor, policy, cluster(), memory=memory).decide(request)
+    mark = parse_mark(answer.admin_comment)
+    assert mark is not None
+    assert mark.upper_s is not None
+    if set_:
+        assert 60 * (answer.time_limit or 0) >= mark.upper_s > 1.2 * alone.hi_s
+        assert answer.time_limit % policy.limits.rounding_min == 0  # type: ignore[operator]
+    else:
+        assert answer.time_limit is None
+        assert "times the median, over 4: no limit is set" in (answer.message or "")
+
+
+def test_the_time_that_is_told_is_of_the_quantile_of_the_policy(decide: Any) -> None:
+    said = decide(SIMULATION, history_mode="fill", quantile=0.8).message
+    assert "1 h 57 min expected (80 %: " in said

@@ -48,6 +48,7 @@ _SUBMIT = frozenset(("sbatch", "srun", "salloc", "qsub", "bsub", "msub"))
 _SHELL = re.compile(r"\.(?:sh|bash|sbatch|slurm|job|pbs)$")
 _FILE = re.compile(r"/|\.[A-Za-z]\w{0,7}$", re.ASCII)
 _GZIP = b"\x1f\x8b"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")  # of a name in any case
 _DERIVED = 1000  # names known as they stand come first
 _STEP = re.compile(r"[\d_+\[\]%,-]+\.(?:batch|extern|interactive|(\d+))", re.ASCII)  # of Slurm
@@ -141,7 +142,10 @@ class AccountingTable:
                 self._size = max(1, self.path.stat().st_size)
                 packed = raw.peek(2).startswith(_GZIP)
                 file = gzip.GzipFile(fileobj=raw) if packed else raw
-                with io.TextIOWrapper(file, "utf-8-sig", errors="replace", newline="") as text:
+                start = file.peek(2)[:2]  # spreadsheets save in UTF-16
+                encoding = "utf-16-le" if start[1:] == b"\0" else "utf-8-sig"
+                encoding = "utf-16" if start in _UTF16 else encoding
+                with io.TextIOWrapper(file, encoding, errors="replace", newline="") as text:
                     lines = self._lines(text, raw)
                     head = next(lines, "")
                     delimiter = max(_DELIMITERS, key=head.count)

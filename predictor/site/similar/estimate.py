@@ -145,6 +145,10 @@ class Estimate:
         """Seconds that a share ``level`` of such jobs run at most."""
         return self.times.quantile_s(float(np.interp(level, _ALL, (0.0, *self.read_at, 1.0))))
 
+    def covering_s(self, limit_s: float, level: float = TOLD_LEVEL) -> float:
+        """A limit for a share ``level`` of such jobs, never shorter than what is told with it."""
+        return max(limit_s, self.quantile_s(min(level, TOLD_LEVEL)))
+
     def left_s(self, level: float, ran_s: float) -> float:
         """Seconds that a job which has run ``ran_s`` still runs, among those that run longer.
 
