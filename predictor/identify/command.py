@@ -344,15 +344,8 @@ def _take(reading: _Reading, key: str, name: str, text: str, following: Sequence
             return
     if key == "finetuning":
         reading.unclear[name] = None
-    elif key == "fsdp_options":
-        draft.say("fsdp", text)  # which is no word of it, and told
     if key in _TITAN:
         draft.say("model", "-".join(reading.special.get(part, "") for part in _TITAN))
-    elif key == "component":
-        name = text.rpartition(".")[2]
-        draft.say("model", (plain := re.sub("^q?lora_", "", name)))  # torchtune: lora_llama3_8b
-        if plain != name:
-            reading.special["quantised" if name.startswith("q") else "adapters"] = "on"
 
 
 def _read_config(reading: _Reading, path: str) -> None:

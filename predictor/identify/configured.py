@@ -10,7 +10,7 @@ from itertools import islice, product
 
 from ..job.words import key_of
 from .draft import SIGNALS, Draft
-from .files import Files, settings_of
+from .files import Files, calls_in, settings_of
 from .keys import FIELD_OF, OFF, ON
 from .launch import FlagFamily, Launch, family_of, flag_of, flags, listed, positional, said
 from .shell_syntax import UNKNOWN
@@ -65,10 +65,35 @@ def configured(launch: Launch, files: Files | None) -> Configured:
     unread += tuple(one for one in left if not one.agreed)
     text = reading._read(posixpath.join(launch.directory, launch.program)) or ""
     texts = (text, *islice(_modules(text, (launch.directory, ""), files), MAX_READ))
+    whole = replace(whole, after=(*_called(launch, texts), *whole.after))
+    family = family_of(whole)
     if not unread and UNKNOWN not in whole.after:
         usual = replace(whole, after=(*_usual(whole, family, texts), *whole.after))
         whole = usual if family_of(usual) is family else whole  # flags are evidence of one
     return Configured(whole, tables, unread, reading.launcher_unread, bool(reading.missing), texts)
+
+
+def _called(launch: Launch, texts: Sequence[str]) -> Iterator[str]:
+    """What a program tells its only trainer or network, as flags: a value, or that of a flag.
+
+    What it tells in a function that nothing calls, or sets again, is unknown.
+    """
+    whole = "\n".join(texts)
+    for call in flags().calls.values():
+        like = re.compile(rf"\b{call['made']}(?!\w)")
+        calls = (one for text in texts if like.search(text) for one in calls_in(text))
+        named = (one for one in calls if re.search(rf"(?:^|\.){call['made']}$", one.name))
+        made = [one for one in named if call["needs"] in {"", *one.told}]
+        for name, word in made[0].told.items() if len(made) == 1 else ():
+            name = name or call["first"]
+            plain = launch.told.get(flag_of(f"--{word[1:]}"), "") if word[:1] == "." else word
+            idle = any(len(re.findall(rf"\b{one}\b", whole)) < 2 for one in made[0].within)
+            if plain and name in listed("made") and not (idle or _set_again(name, whole)):
+                yield f"{call['prefix']}{name}={plain}"
+
+
+def _set_again(name: str, text: str) -> bool:
+    return bool(re.search(rf"\b(?!self\.)\w+\.{name}\s*[-+*/]*=(?!=)", text))
 
 
 def _usual(launch: Launch, family: FlagFamily, texts: Sequence[str]) -> Iterator[str]:
@@ -90,7 +115,7 @@ def _usual(launch: Launch, family: FlagFamily, texts: Sequence[str]) -> Iterator
             found.setdefault(about, set()).add(f"{flag}={value}")
     for word in (min(found[a]) for a in sorted(found.keys() - told) if len(found[a]) == 1):
         name = word.partition("=")[0].lstrip("-").replace("-", "_")
-        if not re.search(rf"\b(?!self\.)\w+\.{name}\s*[-+*/]*=(?!=)", whole):  # set again
+        if not _set_again(name, whole):
             yield word
 
 

@@ -9,8 +9,10 @@ import os
 import posixpath
 import stat
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,10 @@ for _tag in ("!", "tag:yaml.org,2002:python/"):
 _OPENING = (yaml.MappingStartEvent, yaml.SequenceStartEvent)
 _CLOSING = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
 _FAILURES = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, yaml.YAMLError)
+
+
+_BINDS = (ast.Store, ast.arg)
+_BRANCHES = (ast.If, ast.IfExp, ast.For, ast.While, ast.ExceptHandler, ast.Lambda, ast.match_case)
 
 
 # The text of a small file by the path that a command has, relative to where it starts; None where
@@ -129,6 +135,58 @@ def _read_python(text: str) -> dict[str, Any]:
             case ast.AnnAssign(ast.Name(name), _, ast.expr() as value):
                 found[name] = _literal(value, found)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call in a program: ``owner.name``, and the functions around it.
+
+    ``told`` are plain values by their keywords, the first argument by "", and ``.x`` for ``a.x``;
+    in a branch or a loop there are none.
+    """
+
+    name: str
+    told: Mapping[str, str]
+    within: tuple[str, ...]
+
+
+def calls_in(text: str) -> Iterator[Call]:
+    """Every call of a Python program; a name that is set once to a value is that value."""
+    with suppress(*_FAILURES):
+        nodes = list(ast.walk(ast.parse(text)))
+        stored = Counter(_name(n) for n in nodes if isinstance(getattr(n, "ctx", n), _BINDS))
+        values = ((_name(n.targets[0]), n.value) for n in nodes if isinstance(n, ast.Assign))
+        known = {name: _literal(value, {}) for name, value in values if stored[name] == 1}
+        yield from _calls(nodes[0], known, (), told=True)
+
+
+def _calls(
+    node: ast.AST, known: Mapping[str, Any], within: tuple[str, ...], *, told: bool
+) -> Iterator[Call]:
+    match node:
+        case ast.If(ast.Compare(ast.Name("__name__"))):
+            pass
+        case _ if isinstance(node, _BRANCHES):
+            told = False
+        case ast.FunctionDef(name) if name[:2] != "__":
+            within = (*within, name)
+        case ast.Call(func, args, keywords):
+            words = [(one.arg or "", one.value) for one in keywords] + [
+                ("", one) for one in args[:1]
+            ]
+            plain = {name: _argument(one, known) for name, one in words if told}
+            yield Call(f"{_name(getattr(func, 'value', func))}.{_name(func)}", plain, within)
+    for child in ast.iter_child_nodes(node):
+        yield from _calls(child, known, within, told=told)
+
+
+def _argument(node: ast.expr, known: Mapping[str, Any]) -> str:
+    word = _text(_literal(node, known)) or UNKNOWN
+    return f".{node.attr}" if isinstance(node, ast.Attribute) else "" if UNKNOWN in word else word
+
+
+def _name(node: ast.AST) -> str:
+    return next((getattr(node, key) for key in ("attr", "id", "arg") if hasattr(node, key)), "")
 
 
 def _literal(node: ast.expr, known: Mapping[str, Any]) -> Any:

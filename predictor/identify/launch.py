@@ -84,6 +84,7 @@ class Flags:
     using: Mapping[str, bool]
     computes: Mapping[str, Mapping[str, str]]
     by_itself: Mapping[str, Mapping[str, str]]
+    calls: Mapping[str, Mapping[str, str]]
 
     def may_change_time(self, flag: str, text: str | None) -> bool:
         """Whether a flag that nobody reads is none of those that leave the length alone.

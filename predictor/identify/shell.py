@@ -397,6 +397,7 @@ class _Reader:
     def _moved(self, words: Sequence[str]) -> str:
         """Where ``cd`` leads; not known where a variable says it."""
         to = words[1] if len(words) == 2 and words[0] == "cd" else UNKNOWN
+        to = re.sub("^~(?=/|$)", str(self.scope.values.get("HOME", "~")), to)
         lost = self._directory is None and not to.startswith("/")
         known = not (lost or UNKNOWN in to or to.startswith(("-", "~")))
         return join(self._directory or "", to) if known else UNKNOWN
@@ -464,7 +465,12 @@ class _Reader:
             self.exports_all = not {"+a", "+o"} & {*given}
             self.scope.exported.update(() if self.exports_all else self.scope.values)
         options = not given or given[0].startswith(("-", "+"))  # of the shell, not `$1` and on
-        if first == "shift" or (first == "set" and ("--" in given or not options)):
+        if first == "shift":
+            count, held = "".join(given) or "1", self.scope.values.get("@")
+            held = held if isinstance(held, tuple) and not self.repeated else (UNKNOWN,)
+            known = UNKNOWN not in held and count in map(str, range(len(held) + 1))
+            self.give(held[int(count) :] if known else (UNKNOWN,))
+        elif first == "set" and ("--" in given or not options):
             self.give((UNKNOWN,))
 
 
