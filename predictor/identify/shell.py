@@ -467,9 +467,9 @@ class _Reader:
         options = not given or given[0].startswith(("-", "+"))  # of the shell, not `$1` and on
         if first == "shift":
             count, held = "".join(given) or "1", self.scope.values.get("@")
-            held = held if isinstance(held, tuple) and not self.repeated else (UNKNOWN,)
-            known = UNKNOWN not in held and count in map(str, range(len(held) + 1))
-            self.give(held[int(count) :] if known else (UNKNOWN,))
+            held = held if isinstance(held, tuple) and not self.repeated else ()
+            gone = held[: int(count)] if count in map(str, range(len(held) + 1)) else (UNKNOWN,)
+            self.give((UNKNOWN,) if UNKNOWN in gone else held[len(gone) :])
         elif first == "set" and ("--" in given or not options):
             self.give((UNKNOWN,))
 
