@@ -158,7 +158,7 @@ def _parsed(
         told += (Problem(SCRIPT, f"#SBATCH --time={limit[:MAX_WORD]}: {expected}"),)
     if stated.model:
         told += tuple(Problem(SCRIPT, f"{one}, and no limit is set", "gpus") for one in assumed)
-    stated = replace(stated, started=_started(runs))
+    stated = replace(stated, started=_started(runs, asked))
     problems, unclear = (*told, *stated.problems), (*stated.unclear, *copies, *beside)
     named = ("a program without a name" if one == UNKNOWN else one for one in unclear)
     short = (re.sub(f"(?<=^.{{{MAX_WORD}}}).+", "...", w, flags=re.S) for w in named)
@@ -247,8 +247,12 @@ def _copies(runs: Sequence[_Run], asked: Mapping[str, str]) -> Iterator[str]:
             yield run.launch.copied
 
 
-def _started(runs: Sequence[_Run]) -> int | None:
-    """For how many GPUs launchers start a process; None where not known, or not the same."""
+def _started(runs: Sequence[_Run], asked: Mapping[str, str]) -> int | None:
+    """For how many GPUs launchers start a process; None where not known, or not the same.
+
+    Those are tasks of srun that train together where nothing says how many GPUs there are.
+    """
+    counted = any("gpu" in text for pair in asked.items() for text in pair)
     counts = set()
     for run in runs:
         told = run.launch.started
@@ -256,6 +260,8 @@ def _started(runs: Sequence[_Run]) -> int | None:
         if told.get("--include", "").startswith("localhost:"):
             here = str(told["--include"].count(",") + 1)
         whole = told.get("--num-processes")
+        if run.launch.copied == "srun" and (run.joined or run.launch.joins) and not counted:
+            here = here or re.sub("^1$", "", _tasks(run, asked))
         numbers = [here, told.get("--nnodes", "1")] if whole is None else [whole]
         if all(number.isdigit() for number in numbers):
             counts.add(prod(map(int, numbers)))

@@ -895,3 +895,20 @@ def test_a_configuration_is_told_by_the_form_of_its_flag(flag: str, named: bool)
     files = {"a/b.json": '{"num_train_epochs": 7}'}.get
     stated = identify(argv=f"python train.py {flag} a/b.json --lr 1".split(), files=files)
     assert (stated.values.get("epochs") == 7) == named
+
+
+@pytest.mark.parametrize(
+    ("asked", "before", "started"),
+    [
+        ("--nodes=3 --ntasks-per-node=8", "export MASTER_ADDR=here", 24),
+        ("--nodes=3 --ntasks-per-node=8 --gres=gpu:8", "export MASTER_ADDR=here", None),
+        ("--nodes=3 --ntasks-per-node=8 --gpus-per-task=1", "export MASTER_ADDR=here", None),
+        ("--ntasks=1", "export MASTER_ADDR=here", None),
+        ("--ntasks=8", "", None),  # copies that know nothing of each other
+    ],
+)
+def test_tasks_that_train_together_have_a_gpu_each(
+    asked: str, before: str, started: int | None
+) -> None:
+    text = f"#!/bin/bash\n#SBATCH {asked}\n{before}\nsrun python train.py {FLAGS}"
+    assert parse_script(text).started == started
