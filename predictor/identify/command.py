@@ -39,7 +39,7 @@ from .launch import (
     switched,
 )
 from .shell_syntax import UNKNOWN
-from .stated import DECISIVE, FILE, LENGTHS, NAMED, NOTHING, SCRIPT, Problem, Stated
+from .stated import DECISIVE, FILE, KINDS, LENGTHS, NAMED, NOTHING, SCRIPT, Problem, Stated
 
 _TITAN = ("titan_model", "titan_flavor")
 # Keys whose flags stand alone, or with what they are set to.
@@ -144,7 +144,7 @@ def _tell_unknown(reading: _Reading, found: Configured, own: Launch) -> None:
         if find_entry(draft.texts.get("model", ("", ""))[1]):
             del draft.texts["model"]
         draft.dispute("what is trained beside a network is not priced", "model")
-    kinds = {"lora", "frozen", "objective"} & draft.pairs.get("options", {}).keys()
+    kinds = KINDS & draft.pairs.get("options", {}).keys()
     known = kinds or own.program in family.programs
     divides = not own.alone and _fixed(found.texts, flags().computes["shares"])
     shares = family.name == "generic" and (own.several or divides)
@@ -482,6 +482,8 @@ def _read_kind(reading: _Reading) -> None:
             options["lora_rank"] = adapters
     if bits in ON or bits in ("4", "8"):
         options |= {"quantized_base": f"{4 if bits in ON else bits}bit", "lora": "on"}
+    elif special.get("adapters", "on").lower() in OFF:  # what they would be is nothing
+        reading.draft.pairs.get("options", {}).pop("lora_targets", None)
     ours = "finetuning" in special or program in reading.family.programs
     if "lora" in options and reading.family.adapts and ours and "lora_targets" not in special:
         told_so = reading.draft.pairs.setdefault("options", {})

@@ -54,6 +54,8 @@ def configured(launch: Launch, files: Files | None) -> Configured:
         shares = bool(_DEEPSPEED & {*launch.started, *(one.flag for one in named)})
         return Configured(launch, NOTHING, unread, LAUNCHER_FILE in launch.started, shares)
     reading = _Reading(files, over={name.lstrip("-+~") for name, *_ in said(launch.after)})
+    text = reading._read(posixpath.join(launch.directory, launch.program)) or ""
+    texts = (text, *islice(_modules(text, (launch.directory, ""), files), MAX_READ))
     read = {one: reading.settings(one.paths) for one in named if one.flag not in _DEEPSPEED}
     own = (word for settings in read.values() for word in _words(settings or {}))
     whole = replace(launch, after=(*own, *launch.after))
@@ -63,8 +65,6 @@ def configured(launch: Launch, files: Files | None) -> Configured:
     )
     left = (one for one in named if one.flag in _DEEPSPEED and one.paths[0] in reading.missing)
     unread += tuple(one for one in left if not one.agreed)
-    text = reading._read(posixpath.join(launch.directory, launch.program)) or ""
-    texts = (text, *islice(_modules(text, (launch.directory, ""), files), MAX_READ))
     whole = replace(whole, after=(*_called(launch, texts), *whole.after))
     family = family_of(whole)
     if not unread and UNKNOWN not in whole.after:

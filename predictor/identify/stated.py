@@ -24,6 +24,7 @@ _SPLITS = (*_REPLICA, "expert_parallel", "virtual_stages")
 PAIRS = ("options", "variant")
 # Fields that a time follows from: said, but not readable, they must not be taken as their default.
 DECISIVE = frozenset((*BATCHES, *LENGTHS, *_SIZES, *_SPLITS, *PAIRS, "phases", "file"))
+KINDS = {"lora", "quantized_base", "frozen", "objective"}  # options that say what is trained
 SCRIPT = "script"
 NOTES = "#PT"  # the origin of lines of a script that are written for us
 FILE = "file"  # the origin of what a configuration says
@@ -102,6 +103,7 @@ class Stated:
     def doubts(self) -> tuple[Problem, ...]:
         """Problems with what a time follows from, where no other place states that."""
         stated = self.settled(ALTERNATIVES[1:])
+        stated -= set() if KINDS & dict(self.values.get("options", ())).keys() else {"options"}
         return tuple(p for p in self.problems if p.field in DECISIVE - stated)
 
     @property

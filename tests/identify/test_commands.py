@@ -912,3 +912,14 @@ def test_tasks_that_train_together_have_a_gpu_each(
 ) -> None:
     text = f"#!/bin/bash\n#SBATCH {asked}\n{before}\nsrun python train.py {FLAGS}"
     assert parse_script(text).started == started
+
+
+def test_where_adapters_would_be_is_nothing_where_they_are_off() -> None:
+    for word, told in (("True", {"lora", "lora_rank", "lora_targets"}), ("False", set())):
+        flags = f"is_peft={word} peft_config.r=8 peft_config.target_modules=all-linear"
+        found = parse_script(f"accelerate launch train.py {FLAGS} {flags}")
+        assert {name for name, _ in found.values.get("options", ())} == told
+
+
+def test_what_fills_a_replay_plays_between_its_steps() -> None:
+    assert not parse_script(f"python train.py {FLAGS} --prefill 5000").values

@@ -677,3 +677,13 @@ def test_a_home_that_is_known_is_gone_to(tmp_path: Path) -> None:
     for home, told in (({"HOME": str(tmp_path)}, 8), ({}, None)):
         stated = identify(script=script, environment=home, files=user_files(tmp_path))
         assert stated.values.get("batch_size") == told
+
+
+def test_adapters_that_a_program_makes_are_asked_for_beside_other_options(tmp_path: Path) -> None:
+    made = ARGUMENTS.format(epochs=3).replace("bf16", "gradient_checkpointing=True, bf16")
+    (tmp_path / "train.py").write_text(f"{made}net = get_peft_model(net, config)\n")
+    for flags, asks in (("", True), ("--use_lora", False)):
+        argv = ("python", "train.py", *flags.split())
+        stated = identify(argv=argv, files=user_files(tmp_path))
+        assert ("act_ckpt", "on") in stated.values["options"]
+        assert any(doubt.field == "options" for doubt in stated.doubts) == asks
