@@ -10,7 +10,7 @@ from itertools import islice, product
 
 from ..job.words import key_of
 from .draft import SIGNALS, Draft
-from .files import Files, calls_in, settings_of
+from .files import Files, called, settings_of
 from .keys import FIELD_OF, OFF, ON
 from .launch import FlagFamily, Launch, family_of, flag_of, flags, listed, positional, said
 from .shell_syntax import UNKNOWN
@@ -74,31 +74,25 @@ def configured(launch: Launch, files: Files | None) -> Configured:
 
 
 def _called(launch: Launch, texts: Sequence[str]) -> Iterator[str]:
-    """What a program tells its only trainer or network, as flags: a value, or that of a flag.
-
-    What it tells in a function that nothing calls, or sets again, is unknown.
-    """
+    """What a program tells its only trainer or network, as flags: a value, or that of a flag."""
     whole = "\n".join(texts)
+    again = flags().patterns["again_set"].findall(whole)
     for call in flags().calls.values():
-        like = re.compile(rf"\b{call['made']}(?!\w)")
-        calls = (one for text in texts if like.search(text) for one in calls_in(text))
-        named = (one for one in calls if re.search(rf"(?:^|\.){call['made']}$", one.name))
-        made = [one for one in named if call["needs"] in {"", *one.told}]
-        for name, word in made[0].told.items() if len(made) == 1 else ():
+        named = (text for text in texts if re.search(rf"\b{call['made']}(?!\w)", text))
+        found = (told for text in named for told in called(call["made"], text, whole))
+        made = [told for told in found if call["needs"] in {"", *told}]
+        for name, word in made[0].items() if len(made) == 1 else ():
             name = name or call["first"]
-            plain = launch.told.get(flag_of(f"--{word[1:]}"), "") if word[:1] == "." else word
-            idle = any(len(re.findall(rf"\b{one}\b", whole)) < 2 for one in made[0].within)
-            if plain and name in listed("made") and not (idle or _set_again(name, whole)):
+            given = launch.told.get(flag_of(f"--{word[1:]}"), UNKNOWN)
+            plain = given if word[:1] == "." else word
+            if UNKNOWN not in plain and name in listed("made") and name not in again:
                 yield f"{call['prefix']}{name}={plain}"
-
-
-def _set_again(name: str, text: str) -> bool:
-    return bool(re.search(rf"\b(?!self\.)\w+\.{name}\s*[-+*/]*=(?!=)", text))
 
 
 def _usual(launch: Launch, family: FlagFamily, texts: Sequence[str]) -> Iterator[str]:
     """What its program's text takes for fields that no flag says, where it says one value once."""
     patterns, whole, found = flags().patterns, "\n".join(texts), dict[str, set[str]]()
+    again = patterns["again_set"].findall(whole)
     others = (one for one in texts[1:] if "__main__" not in one or len(texts) == 2)
     text = next(filter(patterns["declares"].search, (texts[0], *others)), "")
     text = "" if patterns["settles"].search(whole) else text
@@ -115,7 +109,7 @@ def _usual(launch: Launch, family: FlagFamily, texts: Sequence[str]) -> Iterator
             found.setdefault(about, set()).add(f"{flag}={value}")
     for word in (min(found[a]) for a in sorted(found.keys() - told) if len(found[a]) == 1):
         name = word.partition("=")[0].lstrip("-").replace("-", "_")
-        if not _set_again(name, whole):
+        if name not in again:
             yield word
 
 

@@ -7,12 +7,12 @@ import json
 import math
 import os
 import posixpath
+import re
 import stat
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -137,52 +137,34 @@ def _read_python(text: str) -> dict[str, Any]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A call in a program: ``owner.name``, and the functions around it.
+def called(name: str, text: str, whole: str) -> Iterator[dict[str, str]]:
+    """What each call of ``name`` in a Python program is told: plain values by their keywords.
 
-    ``told`` are plain values by their keywords, the first argument by "", and ``.x`` for ``a.x``;
-    in a branch or a loop there are none.
+    The first argument stands under "", ``a.x`` as ``.x``, a name that is set once as its value, and
+    what only running could tell as UNKNOWN: all that a branch or an idle function tells.
     """
-
-    name: str
-    told: Mapping[str, str]
-    within: tuple[str, ...]
-
-
-def calls_in(text: str) -> Iterator[Call]:
-    """Every call of a Python program; a name that is set once to a value is that value."""
     with suppress(*_FAILURES):
         nodes = list(ast.walk(ast.parse(text)))
+        idle = {inner for node in nodes if _may_not_run(node, whole) for inner in ast.walk(node)}
         stored = Counter(_name(n) for n in nodes if isinstance(getattr(n, "ctx", n), _BINDS))
         values = ((_name(n.targets[0]), n.value) for n in nodes if isinstance(n, ast.Assign))
-        known = {name: _literal(value, {}) for name, value in values if stored[name] == 1}
-        yield from _calls(nodes[0], known, (), told=True)
+        known = {key: _literal(value, {}) for key, value in values if stored[key] == 1}
+        for call in (node for node in nodes if isinstance(node, ast.Call)):
+            owner = _name(getattr(call.func, "value", call))
+            if re.search(rf"(?:^|\.){name}$", f"{owner}.{_name(call.func)}"):
+                told = [("", one) for one in call.args[:1]]
+                told += [(one.arg, one.value) for one in call.keywords if one.arg]
+                plain = {key: _text(_literal(one, known)) or UNKNOWN for key, one in told}
+                named = {key: f".{n.attr}" for key, n in told if isinstance(n, ast.Attribute)}
+                yield dict.fromkeys(plain, UNKNOWN) if call in idle else plain | named
 
 
-def _calls(
-    node: ast.AST, known: Mapping[str, Any], within: tuple[str, ...], *, told: bool
-) -> Iterator[Call]:
-    match node:
-        case ast.If(ast.Compare(ast.Name("__name__"))):
-            pass
-        case _ if isinstance(node, _BRANCHES):
-            told = False
-        case ast.FunctionDef(name) if name[:2] != "__":
-            within = (*within, name)
-        case ast.Call(func, args, keywords):
-            words = [(one.arg or "", one.value) for one in keywords] + [
-                ("", one) for one in args[:1]
-            ]
-            plain = {name: _argument(one, known) for name, one in words if told}
-            yield Call(f"{_name(getattr(func, 'value', func))}.{_name(func)}", plain, within)
-    for child in ast.iter_child_nodes(node):
-        yield from _calls(child, known, within, told=told)
-
-
-def _argument(node: ast.expr, known: Mapping[str, Any]) -> str:
-    word = _text(_literal(node, known)) or UNKNOWN
-    return f".{node.attr}" if isinstance(node, ast.Attribute) else "" if UNKNOWN in word else word
+def _may_not_run(node: ast.AST, whole: str) -> bool:
+    """Whether it is a branch, a loop, or a function that the ``whole`` program names once."""
+    if isinstance(node, ast.FunctionDef):
+        return node.name[:2] != "__" and len(re.findall(rf"\b{node.name}\b", whole)) < 2
+    main = isinstance(node, ast.If) and "'__name__'" in ast.dump(node.test)
+    return isinstance(node, _BRANCHES) and not main
 
 
 def _name(node: ast.AST) -> str:

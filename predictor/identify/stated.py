@@ -103,8 +103,13 @@ class Stated:
     def doubts(self) -> tuple[Problem, ...]:
         """Problems with what a time follows from, where no other place states that."""
         stated = self.settled(ALTERNATIVES[1:])
-        stated -= set() if KINDS & dict(self.values.get("options", ())).keys() else {"options"}
-        return tuple(p for p in self.problems if p.field in DECISIVE - stated)
+        trained = KINDS & dict(self.values.get("options", ())).keys()
+        asks = set() if trained else {("options", True)}  # whether it is adapters
+        return tuple(
+            p
+            for p in self.problems
+            if p.field in DECISIVE - stated or (p.field, p.contradiction) in asks
+        )
 
     @property
     def contradictions(self) -> tuple[Problem, ...]:
