@@ -72,7 +72,8 @@ class _Reading:
 def command_stated(launch: Launch, files: Files | None) -> Stated:
     """The fields that flags, the program's name and, where they may be read, its files state."""
     found = configured(launch, files)
-    if _fixed(found.texts, flags().computes["looks"]) and not launch.trains:
+    looks = _fixed(found.texts, flags().computes["looks"]) and not launch.trains
+    if looks or _fixed(found.texts[:1], flags().computes["plays"]):
         return NOTHING
     stated = _read(found, launch)
     if found.launch is launch:
@@ -475,6 +476,7 @@ def _read_kind(reading: _Reading) -> None:
     if names["views"].search(f"{reading.launch.directory}/{program}/{stage}".lower()):
         why = "self-supervised views, passages, controls, adversaries, teachers, PPO are not priced"
         reading.draft.dispute(why, "model")
+        reading.draft.texts.pop("model", None)
     options = {}
     if adapters:
         options["lora"] = "on"

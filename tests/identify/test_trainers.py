@@ -533,8 +533,10 @@ LLAMA = "model: {dtype: bfloat16, model_config: {is_llama_config: true, num_hidd
             "torchrun run_train.py --config-file c.yaml",
             LLAMA + "parallelism: {dp: 4, tp: 2}\noptimizer: {zero_stage: 1}\n"
             "tokens: {micro_batch_size: 2, batch_accumulation_per_replica: 8,"
-            " sequence_length: 4096, train_steps: 50}\n",
-            "model=gpt-style batch=2 grad_accum=8 seq_len=4096 steps=50 tensor_parallel=2 zero=1",
+            " sequence_length: 4096, train_steps: 50}\n"
+            "checkpoints: {resume_checkpoint_path: ../runs/20}\n",
+            "model=gpt-style batch=2 grad_accum=8 seq_len=4096 steps=50 tensor_parallel=2 zero=1"
+            " options=resumed=on",
         ),
         (
             "composer train.py c.yaml",
@@ -687,3 +689,10 @@ def test_adapters_that_a_program_makes_are_asked_for_beside_other_options(tmp_pa
         stated = identify(argv=argv, files=user_files(tmp_path))
         assert ("act_ckpt", "on") in stated.values["options"]
         assert any(doubt.field == "options" for doubt in stated.doubts) == asks
+
+
+def test_a_program_that_generates_between_its_steps_has_not_their_time(tmp_path: Path) -> None:
+    argv = ("python", "train.py", "--model", "gpt2", "--batch_size", "4", "--epochs", "3")
+    for made, read in (("OwnGRPOTrainer(config)", False), ("Trainer(config)", True)):
+        (tmp_path / "train.py").write_text(f"trainer = {made}\ntrainer.train()\n")
+        assert bool(identify(argv=argv, files=user_files(tmp_path)).values) == read
