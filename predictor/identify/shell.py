@@ -379,9 +379,9 @@ class _Reader:
     def _add(self, words: Sequence[str], given: Mapping[str, str] | None = None) -> None:
         """Keep a command, and what a shell that it starts knows; any other program, of devices."""
         values = self.scope.values
-        names = values if self.exports_all else self.scope.exported
-        seen = {n: v for n in names if isinstance(v := values.get(n), str)}
-        seen |= given or {}
+        names = [n for n in values if self.exports_all or n in self.scope.exported]
+        seen = {n: v for n in names if isinstance(v := values[n], str)}
+        seen.update(given or {})
         if not any(_SHELL.search(word) for word in words):
             seen = {name: value for name, value in seen.items() if name.startswith(_TOLD)}
         place, repeated = self._directory, self.repeated > 0

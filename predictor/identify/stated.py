@@ -103,13 +103,9 @@ class Stated:
     def doubts(self) -> tuple[Problem, ...]:
         """Problems with what a time follows from, where no other place states that."""
         stated = self.settled(ALTERNATIVES[1:])
-        trained = KINDS & dict(self.values.get("options", ())).keys()
-        asks = set() if trained else {("options", True)}  # whether it is adapters
-        return tuple(
-            p
-            for p in self.problems
-            if p.field in DECISIVE - stated or (p.field, p.contradiction) in asks
-        )
+        known = bool(KINDS & dict(self.values.get("options", ())).keys())  # whether adapters are
+        open_to = DECISIVE - stated, DECISIVE - (stated if known else stated - {"options"})
+        return tuple(p for p in self.problems if p.field in open_to[p.contradiction])
 
     @property
     def contradictions(self) -> tuple[Problem, ...]:
