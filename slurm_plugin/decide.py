@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field, fields, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -17,7 +18,7 @@ from predictor.site.similar.memory import SiteMemory
 from predictor.site.similar.request import command_signature, script_signature
 
 from . import limit
-from .ahead import QueueAhead
+from .ahead import NewJob, QueueAhead
 from .cluster import Cluster
 from .config import SlurmPolicy
 from .estimate import JobPredictions, MadeBefore, Predictors, UnknownYetError, estimate
@@ -39,11 +40,11 @@ from .protocol import ANSWER_TTL_S, HookAnswer, HookRequest
 
 # How long an answer may be repeated that lacked node data, in seconds.
 RETRY_TTL_S = 5
-KEPT_ANSWERS, KEPT_READINGS = 1024, 128
+KEPT_ANSWERS, KEPT_CAME, KEPT_READINGS = 1024, 1024, 128
 _signature = lru_cache(SCRIPTS_KEPT)(script_signature)
 _alike = lru_cache(KEPT_READINGS)(alike)
 # A view of Slurm, as it is looked at: its nodes, who waits, and where the order is written.
-View = tuple[Cluster | None, QueueAhead | None, tuple[NodePool, ...], OrderField | None]
+View = tuple[Cluster | None, QueueAhead, tuple[NodePool, ...], OrderField | None]
 # Of a request: what counts by what it comes to alone.
 NO_TEXTS: Mapping[str, Any] = {"argv": (), "environment": {}, "uid": 0} | dict.fromkeys(
     ("comment", "extra", "admin_comment", "script", "within")
@@ -72,7 +73,8 @@ class SlurmDecider:
 
     def __post_init__(self, cluster: Cluster | None, ahead: QueueAhead | None) -> None:
         self.is_open = False
-        self._answers: dict[object, HookAnswer] = {}
+        self._decisions: dict[object, JobDecision] = {}
+        self._came: list[tuple[float, NewJob]] = []  # at submit, and when
         self._readings: dict[object, ReadTexts] = {}
         looked_at = {n for rule in (self.rules.rules if self.rules else ()) for n in rule.match}
         self._rules_see_scripts = "script" in looked_at
@@ -85,13 +87,17 @@ class SlurmDecider:
         """Decide by a newer view from the next request on; another thread may call it."""
         pools = () if cluster is None else pools_of(cluster, self.policy.hardware)
         queue = None if cluster is None else order_field(cluster.settings)
+        ahead = QueueAhead() if ahead is None else ahead
+        for came_s, job in self._came:
+            if came_s > ahead.taken_s:
+                ahead.add(job)
         self._newest = (cluster, ahead, pools, queue)
 
     def decide(self, request: HookRequest) -> HookAnswer:
         """The answer to one request."""
         self.is_open = False
         if self._seen is not (newest := self._newest):
-            self._seen, self._answers = newest, {}
+            self._seen, self._decisions = newest, {}
             self._cluster, self._ahead, self._pools, self._queue = newest
         asked = [part.name for part in request.partitions]
         exclude = self.policy.exclude
@@ -104,15 +110,20 @@ class SlurmDecider:
         # The answer rests on what the texts come to: jobs of a sweep have one answer in a view.
         name = request.name if not (read.script or read.command) else None
         key = (name, _counting(request), tuple(read.stated.values.items()), read)
-        if (answer := self._answers.get(key)) is None:
+        at_submit = isinstance(self.predictor, MadeBefore)
+        if (found := self._decisions.get(key)) is None:
             shape = replace(request, name=name, **NO_TEXTS)
             if (wanted := gpu_request(shape)) is None:
                 return HookAnswer(log=log_words(reason="no-gpus"))
-            answer = self._outcome(shape, wanted, read).answer()
-            keeps = isinstance(self.predictor, MadeBefore) and not self.is_open
-            if keeps and len(self._answers) < KEPT_ANSWERS:
-                self._answers[key] = answer
-        return answer
+            found = self._outcome(shape, wanted, read)
+            if at_submit and not self.is_open and len(self._decisions) < KEPT_ANSWERS:
+                self._decisions[key] = found
+        elif found.new is not None:
+            found = replace(found, wait_s=self._ahead.wait(found.new))
+        if at_submit and found.new is not None:
+            self._ahead.add(found.new)
+            self._came = [*self._came[1 - KEPT_CAME :], (time.time(), found.new)]
+        return found.answer()
 
     def _read(self, request: HookRequest) -> ReadTexts:
         """What the texts of a job come to, in bounded time; what says the same is read once."""
@@ -199,9 +210,15 @@ class SlurmDecider:
         enough = limit.enough_min(limits, similar, choice.enough_min)
         back_s = delay_s(self.policy.order, similar.order_s(LEVEL))
         priority = new_priority(self.policy.order, self._queue, back_s)
-        wait = partial(self._wait_s, request, wanted, asked, placed, priority)
-        wait_s = wait(planned_min)
-        short_s = wait(enough) if enough else wait_s
+        nodes = frozenset(name for one in placed.candidates for name in one.names)
+        limit_s = planned_min * limit.MINUTE_S
+        new, wait_s, short_s = None, None, None
+        if not (wanted.shared or request.waits or priority is None):
+            run_s = min(similar.mean_s, limit_s)
+            new = NewJob(wanted, nodes, asked, limit_s, run_s, priority)
+            wait_s = short_s = self._ahead.wait(new)
+            if enough:
+                short_s = self._ahead.wait(replace(new, limit_s=enough * limit.MINUTE_S))
         # The hook repeats no answer for longer than the view it rests on is used.
         ttl_s = min(ANSWER_TTL_S, int(self.policy.slurm.refresh_s))
         return JobDecision(
@@ -216,6 +233,7 @@ class SlurmDecider:
             queue=self._queue,
             back_s=back_s,
             soft=soft,
+            new=new,
             wait_s=wait_s,
             enough_min=enough,
             sooner_s=max(0.0, (wait_s or 0.0) - (short_s or 0.0)),
@@ -223,24 +241,6 @@ class SlurmDecider:
             version=self.version,
             ttl_s=RETRY_TTL_S if cluster is None else ttl_s,
         )
-
-    def _wait_s(
-        self,
-        request: HookRequest,
-        wanted: GpuRequest,
-        partitions: Sequence[str],
-        placed: Placed,
-        priority: float | None,
-        limit_min: float,
-    ) -> float | None:
-        """When the job would start, by the estimates of those before it."""
-        queue = self._ahead
-        if queue is None or wanted.shared or request.waits or priority is None:
-            return None
-        nodes = frozenset(name for one in placed.candidates for name in one.names)
-        limit_s = limit_min * limit.MINUTE_S
-        waits = (queue.wait(wanted, nodes, name, limit_s, priority) for name in partitions)
-        return min((wait for wait in waits if wait is not None), default=None)
 
     def _candidates(
         self, request: HookRequest, wanted: GpuRequest, partitions: tuple[str, ...]
@@ -272,7 +272,7 @@ class SlurmDecider:
     ) -> Elsewhere | None:
         queue, pools = self._ahead, self._pools
         settled = request.partition or request.req_nodes or request.reservation or wanted.shared
-        if self.policy.placement.partition_mode == "off" or settled or queue is None:
+        if self.policy.placement.partition_mode == "off" or settled or not queue.pools:
             return None
         try:
             return elsewhere(self.predictor, self.policy, pools, queue, request, wanted, stated)

@@ -13,6 +13,7 @@ from predictor.site.similar.estimate import Estimate
 from predictor.site.similar.request import JobRequest
 from predictor.units import about, gibibytes
 
+from .ahead import NewJob
 from .config import SlurmPolicy
 from .estimate import JobPredictions
 from .limit import (
@@ -55,9 +56,10 @@ def log_words(**words: object) -> str:
 class JobDecision:
     """One decision with all it rests on.
 
-    ``own_min`` is the user's limit, ``wait_s`` when the job would start, ``queue`` where the order
-    of the queue is written; None where there is none. ``back_s`` is how long it stands back there,
-    ``sooner_s`` how much earlier it would start with a limit of ``enough_min``.
+    ``own_min`` is the user's limit, ``new`` the job as the queue before it sees it, ``wait_s`` when
+    it would start, ``queue`` where the order of the queue is written; None where there is none.
+    ``back_s`` is how long it stands back there, ``sooner_s`` how much earlier it would start with a
+    limit of ``enough_min``.
     """
 
     policy: SlurmPolicy
@@ -71,6 +73,7 @@ class JobDecision:
     queue: OrderField | None
     back_s: float
     soft: SoftTime | None
+    new: NewJob | None
     wait_s: float | None
     enough_min: int | None
     sooner_s: float

@@ -16,7 +16,7 @@ from predictor.job.precision import (
 )
 from predictor.units import duration
 
-from .ahead import QueueAhead
+from .ahead import NewJob, QueueAhead
 from .config import SlurmPlacement, SlurmPolicy
 from .constraints import and_also, cover, parse
 from .estimate import Predictors, estimate
@@ -169,7 +169,8 @@ def elsewhere(
             found = place(found, request, wanted, precision, policy.placement).candidates
         estimated = estimate(predictor, policy, wanted, stated, found)
         runs = [p.total_s for p in estimated.predictions if p.total_s is not None]
-        wait_s = queue.wait(wanted, frozenset(n for c in found for n in c.names), name)
+        nodes = frozenset(n for c in found for n in c.names)
+        wait_s = queue.wait(NewJob(wanted, nodes, [name]))
         if runs and wait_s is not None:
             ends[name] = (wait_s + max(runs), wait_s)
     here = [ends[name][0] for name in default if name in ends]

@@ -118,6 +118,6 @@ def show(tally: Tally, url: str, form: str) -> None:
         click.echo(f"  complete until {moment:%Y-%m-%d %H:%M:%S %z}")
     if tally.unread or tally.noted:
         total = tally.unread + tally.noted.total()
-        told = f"{count(total)} record{'s' * (total != 1)} cannot be read"
         whole = " whole" if tally.noted else ""
-        warn(f"{told}{whole}, such as {'; '.join(tally.reasons)}")
+        records = f"{count(total)} record{'s' * (total != 1)}"
+        warn(f"{records} cannot be read{whole}, such as {'; '.join(tally.reasons)}")

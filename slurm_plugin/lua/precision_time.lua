@@ -45,17 +45,22 @@ local function log(level, text) -- a text of one line
   end)
 end
 
--- An answer that is repeated has its lines made once.
+local function lines_of(message)
+  local lines = {}
+  for text in message:gmatch("[^\n]+") do
+    lines[#lines + 1] = MARK .. ": " .. one_line(text, MAX_LINE_BYTES)
+  end
+  return lines
+end
+
+-- An answer that is repeated has its lines made once, without a start: others have come before.
 local function tell_user(answer)
-  if not answer.lines then
-    answer.lines = {}
-    for text in (answer.message or ""):gmatch("[^\n]+") do
-      answer.lines[#answer.lines + 1] = MARK .. ": " .. one_line(text, MAX_LINE_BYTES)
-    end
+  local message = answer.message or ""
+  local lines = answer.lines or lines_of(message)
+  for i = 1, math.min(#lines, MAX_LINES) do
+    pcall(slurm.log_user, "%s", lines[i])
   end
-  for i = 1, math.min(#answer.lines, MAX_LINES) do
-    pcall(slurm.log_user, "%s", answer.lines[i])
-  end
+  answer.lines = answer.lines or lines_of((message:gsub("; starts in about [^;\n]*", "")))
 end
 
 local function is_ours(admin_comment)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.ahead import OVERDUE_S, QueueAhead
+from slurm_plugin.ahead import OVERDUE_S, NewJob, QueueAhead
 from slurm_plugin.cluster import Cluster, GpuGres, Partition, SlurmJob, SlurmNode
 from slurm_plugin.nodes import GpuRequest
 from slurm_plugin.order import BASE
@@ -66,7 +66,8 @@ def wait(
         gpus=gpus, nodes=None, gpus_per_node=per_node, type=options.pop("gpu_type", None)
     )
     assert not options
-    return QueueAhead.of(view).wait(wanted, nodes, partition, **limits)
+    new = NewJob(wanted, nodes, [partition], **limits)
+    return QueueAhead.of(view).wait(new)
 
 
 def seconds(view: Cluster, gpus: int, per_node: int | None = None, **options: Any) -> float:
@@ -133,6 +134,22 @@ def test_where_the_queue_is_ordered_a_job_waits_for_those_before_it_alone() -> N
     assert waits[::2] == [1, 3, 5, 7, 9]  # shares of the queue, and in between never too soon
     assert all(w >= 1 + n for n, w in enumerate(waits))
     assert waits == sorted(waits)
+
+
+def test_jobs_that_have_come_since_are_before_the_next_that_stand_no_higher() -> None:
+    first = pending(4, 1, priority=BASE - 50)
+    queue = QueueAhead.of(cluster(N1, N2, running(8, 2, "n1", "n2"), first))
+    wanted = GpuRequest(gpus=3, nodes=None, gpus_per_node=None, type=None)
+    high = NewJob(wanted, frozenset({"n1", "n2"}), ["gpu"], run_s=5 * HOUR, priority=BASE)
+    low = replace(high, priority=BASE - 100)
+    before = []
+    for job in (low, low, high, high):
+        before.append((queue.wait(high), queue.wait(low)))
+        queue.add(job)
+    # Beside the first, behind it, behind both; of what stands below nobody above hears.
+    hours = [(2, 2), (2, 3), (2, 7), (2, 8)]
+    assert before == [tuple(h * HOUR for h in both) for both in hours]
+    assert queue.wait(replace(low, wanted=replace(wanted, gpus=1))) == 2 * HOUR
 
 
 @pytest.mark.parametrize(
@@ -263,7 +280,8 @@ def test_hundreds_of_nodes_and_thousands_of_jobs_are_answered() -> None:
     names = frozenset(node.name for node in nodes)
     model = QueueAhead.of(cluster(*nodes, *jobs, *waiting))
     wanted = GpuRequest(gpus=16, nodes=None, gpus_per_node=8, type="a100")
-    waits = {model.wait(wanted, names, "gpu") for _ in range(100)}
+    new = NewJob(wanted, names, ["gpu"])
+    waits = {model.wait(new) for _ in range(100)}
     (found,) = waits
     assert found is not None
     assert found > HOUR

@@ -16,9 +16,10 @@ from clusters import FEATURES, JOB, cluster, gpu_node, submit
 from predictor.identify.grammar import parse_text
 from predictor.job.training_job import TrainingJob
 from predictor.service.process import CpuBoundError, TimeBound, time_bound
-from slurm_plugin.ahead import PoolAhead, QueueAhead
+from slurm_plugin.ahead import QueueAhead
 from slurm_plugin.cluster import Association, GpuGres, Partition, Settings, SlurmJob, WallLimits
 from slurm_plugin.decide import SlurmDecider
+from slurm_plugin.estimate import MadeBefore
 from slurm_plugin.mark import MAX_CHARS, JobMark, parse_mark
 from slurm_plugin.order import BASE, SINCE_S
 from slurm_plugin.protocol import HookAnswer, PartitionRequest
@@ -40,6 +41,14 @@ def seconds(decider: SlurmDecider, gpu: str, quantile: float, **changes: Any) ->
     found = decider.predictor.predict(job).total_quantile_s(quantile)
     assert found is not None
     return found
+
+
+def slurm_job(state: str, gpus: int, limit_min: int, **fields: Any) -> SlurmJob:
+    """A job of the cluster's queue; one that runs has just started."""
+    start_s = 1.8e9 if state == "RUNNING" else None
+    named = SlurmJob(job_id=1, user="u2", name="j", state=state, partitions=("gpu",), gpus=gpus)
+    nodes = -(-gpus // 4)
+    return replace(named, limit_min=limit_min, start_s=start_s, nodes=nodes, **fields)
 
 
 def filled(seconds_: float) -> int:
@@ -222,20 +231,13 @@ def test_soft_time_leaves_a_job_that_asks_for_a_signal_or_has_a_time_min(decider
 
 def test_a_limit_far_too_long_is_told_with_what_an_honest_one_saves(decider: Decide) -> None:
     decide = decider()
-    pools = (
-        PoolAhead(
-            frozenset({"gpu"}),
-            frozenset(),
-            None,
-            frozenset({"a1", "v1"}),
-            4,
-            tuple((size, (600.0, 600.0, 600.0, 600.0, 7800.0)) for size in (1, 2, 4, 8)),
-        ),
-    )
-    decide.look(cluster(), QueueAhead(pools))
+    soon, late = (slurm_job("RUNNING", 4, m, node_names=(n,)) for m, n in ((10, "a1"), (490, "a2")))
+    queue = (soon, late, slurm_job("PENDING", 8, 60))
+    view = cluster(nodes=(gpu_node("a1"), gpu_node("a2")), queue=queue)
+    decide.look(view, QueueAhead.of(view))
     told = decide.decide(submit(time_limit=20000.0)).message
     assert told is not None
-    assert "would do and may start about 2 h 00 min earlier" in told
+    assert "would do and may start about 9 h 00 min earlier" in told
 
 
 def test_a_time_min_of_the_user_is_never_above_our_limit(decider: Decide) -> None:
@@ -379,14 +381,7 @@ def test_under_an_order_the_start_is_told_by_ones_own_place(
 ) -> None:
     """Behind short jobs, before long ones; by nice, which tells no place, none is told."""
     policy = {"order": {"mode": "apply", "weight": 1, "longest_delay": "10h"}}
-    slow, soon = (
-        (
-            PoolAhead(
-                frozenset({"gpu"}), FEATURES["a"], None, frozenset({"a1"}), 4, ((4, (s,) * 5),)
-            ),
-        )
-        for s in (5 * 3600.0, 3600.0)
-    )
+    runs, waits = slurm_job("RUNNING", 4, 60, node_names=("a1",)), slurm_job("PENDING", 4, 240)
 
     def message(priority: str) -> str:
         settings = Settings(priority=priority, scheduler="backfill", age_points_per_s=1.0)
@@ -394,11 +389,33 @@ def test_under_an_order_the_start_is_told_by_ones_own_place(
         back_s = decide.decide(submit(time_limit=60.0)).delay
         assert back_s is not None
         others = round(BASE - back_s + 3600 * place_h)
-        decide.look(cluster(settings=settings), QueueAhead(slow, ((others, soon),)))
+        queue = (runs, replace(waits, priority=others))
+        view = cluster(settings=settings, nodes=(gpu_node("a1"),), queue=queue)
+        decide.look(view, QueueAhead.of(view))
         return decide.decide(submit(time_limit=60.0)).message or ""
 
     assert f"starts in about {told} 00 min, later if shorter jobs come" in message("multifactor")
     assert "starts in" not in message("basic")
+
+
+@pytest.mark.parametrize("alike", [False, True])
+def test_jobs_submitted_since_the_view_are_before_the_next(decider: Decide, alike: bool) -> None:
+    """Alike they have one decision; still each starts after those before it."""
+    decide, view = decider(), cluster(nodes=(gpu_node("a1"),), taken_s=time.time() - 60)
+    decide.predictor = MadeBefore()
+
+    def told(name: str) -> bool:
+        script = f"#!/bin/sh\npython {'own' if alike else name}.py\n"
+        job = submit(name=name, comment=None, script=script, time_limit=60.0)
+        return "starts in about" in (decide.decide(job).message or "")
+
+    decide.look(view, QueueAhead.of(view))
+    assert [told(name) for name in "abc"] == [False, True, True]
+    decide.look(view, QueueAhead.of(view))  # of before they came
+    assert told("d")
+    seen = replace(view, taken_s=time.time())
+    decide.look(seen, QueueAhead.of(seen))
+    assert [told(name) for name in "ef"] == [False, True]
 
 
 def test_an_unknown_gpu_type_among_the_nodes_leaves_the_default(decider: Decide) -> None:

@@ -135,6 +135,12 @@ def fresh(fitted: Fitted) -> Callable[[], SlurmDecider]:
     return make_one
 
 
+@pytest.fixture(autouse=True)
+def _nobody_comes_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a job starts depends on who came before it, whatever is kept."""
+    monkeypatch.setattr(QueueAhead, "add", lambda queue, job: None)
+
+
 def asked(decider: SlurmDecider) -> int:
     assert isinstance(decider.predictor, Counting)
     return decider.predictor.asked

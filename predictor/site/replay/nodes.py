@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import TraceError
-from .trace import Ints, Pool
+from .trace import Ints, Pool, Share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +36,6 @@ class Away:
     def meets(self, begin_s: float, end_s: float) -> bool:
         """Whether it is away at any time between."""
         return self.from_s < end_s and begin_s < self.until_s
-
-
-# (node, GPUs of it) of one job.
-Share = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from ...errors import TraceError
 from .nodes import Away, Nodes, Reservation
 from .slurm import STOCK_RULES, BackfillPlan, FairShare, SlurmRules
-from .trace import NO_GATES, Floats, Gates, Pool, Schedule, Trace
+from .trace import NO_GATES, Floats, Gates, Pool, Schedule, Share, Trace
 
 # Waiting jobs looked at behind the first that cannot start; Slurm's bf_max_job_test.
 BACKFILL_DEPTH = 500
@@ -73,6 +73,7 @@ def replay(
         killed=np.zeros(len(trace), dtype=bool),
         pool=np.zeros(len(trace), dtype=np.int64),
         promised_s=empty.copy(),
+        shares=[()] * len(trace),
     )
     # With gates a job may wait for one of any pool.
     parts = _apart(may) if gates == NO_GATES else [(np.arange(len(may)), list(range(len(pools))))]
@@ -243,16 +244,16 @@ class _Replay:
             )
             if share is not None:
                 nodes.start(rank, share, limit_end_s, held.get(pool))
-                self._record(rank, pool, now_s, limit_end_s)
+                self._record(rank, pool, share, now_s, limit_end_s)
                 return True
         return False
 
-    def _record(self, rank: int, pool: int, now_s: float, limit_end_s: float) -> None:
+    def _record(self, rank: int, pool: int, share: Share, now_s: float, limit_end_s: float) -> None:
         run_s, job, out = self.run_of[rank][pool], self.job[rank], self.schedule
         killed = run_s > self.limit_of[rank]
         end_s = limit_end_s if killed else now_s + run_s
         out.start_s[job], out.end_s[job], out.killed[job] = now_s, end_s, killed
-        out.pool[job] = self.columns[pool]
+        out.pool[job], out.shares[job] = self.columns[pool], share
         heapq.heappush(self.ends, (end_s, rank, pool, limit_end_s))
         self.arrivals.started(rank, now_s)
         self.shares.holds(rank, self.gpus_of[rank], now_s)
@@ -356,7 +357,7 @@ class _Replay:
                 self.nodes[pool].start(rank, share, now_s + limit_s, None)
                 plans[pool].start(share, limit_s)
                 self.waiting.remove(rank)
-                self._record(rank, pool, now_s, now_s + limit_s)
+                self._record(rank, pool, share, now_s, now_s + limit_s)
             elif not plans[pool].keep(share, from_s, from_s + least_s):
                 continue
             may_start[at:] = self._may_start_now(plans, ranks[at:])

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from ...errors import TraceError
 from ..history.cells import duration_s
-from .nodes import Nodes, Share, place
-from .trace import Floats, Ints
+from .nodes import Nodes, place
+from .trace import Floats, Ints, Share
 
 NO_WEIGHT_S = 1e9  # fair share where age weighs nothing: it goes before any waiting
 

@@ -11,6 +11,8 @@ from ...errors import TraceError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+# (node, GPUs of it) of one job.
+Share = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +122,7 @@ class Schedule:
 
     ``pool`` is the index of the pool. ``killed`` are the jobs that ended at their limit unfinished.
     ``promised_s`` is the first reservation that a job got at the head of the queue, NaN where it
-    never needed one.
+    never needed one. ``shares`` are its GPUs by the nodes of its pool.
     """
 
     start_s: Floats
@@ -128,6 +130,7 @@ class Schedule:
     killed: NDArray[np.bool_]
     pool: Ints
     promised_s: Floats
+    shares: list[Share]
 
 
 def in_pools(run_s: ArrayLike, pool: ArrayLike, pools: int) -> Floats:

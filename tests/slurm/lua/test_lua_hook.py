@@ -158,6 +158,15 @@ def test_identical_jobs_are_asked_about_once(hook: Hook, path: Path) -> None:
     assert "outcome=cached" in calls[-1].log()
 
 
+def test_an_answer_that_is_repeated_tells_no_start(hook: Hook, path: Path) -> None:
+    told = "2 h expected; starts in about 25 min, later if shorter jobs come; placed\nodd: x"
+    with daemon(path, HookAnswer(log="", message=told, ttl_s=60)):
+        calls = [hook.submit() for _ in range(3)]
+    assert [call.user[0].count("starts in") for call in calls] == [1, 0, 0]
+    for call in calls[1:]:
+        assert call.user == ["precision-time: 2 h expected; placed", "precision-time: odd: x"]
+
+
 def test_jobs_that_differ_in_one_byte_are_asked_about_each(hook: Hook, path: Path) -> None:
     with daemon(path, GOOD) as running:
         for n in range(3):
