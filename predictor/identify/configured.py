@@ -311,7 +311,7 @@ def _table(settings: Mapping[str, str], table: Mapping[str, str]) -> Stated | No
     draft = Draft(SCRIPT)
     for name, key in table.items():
         text = settings.get(name, "").strip()
-        off = ("", "auto", "null", *(OFF if key in SIGNALS else ()))
+        off = ("", "auto", "null", *(OFF if key in SIGNALS or "reshard" in name else ()))
         if text.lower() not in off and "." in key:
             draft.pair(key.partition(".")[0], key.partition(".")[2], text[:40])
         elif text.lower() not in off:

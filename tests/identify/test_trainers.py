@@ -696,3 +696,16 @@ def test_a_program_that_generates_between_its_steps_has_not_their_time(tmp_path:
     for made, read in (("OwnGRPOTrainer(config)", False), ("Trainer(config)", True)):
         (tmp_path / "train.py").write_text(f"trainer = {made}\ntrainer.train()\n")
         assert bool(identify(argv=argv, files=user_files(tmp_path)).values) == read
+
+
+@pytest.mark.parametrize(
+    ("word", "sharding"), [("true", "fsdp"), ("FULL_SHARD", "fsdp"), ("false", None)]
+)
+def test_the_second_fsdp_of_accelerate(tmp_path: Path, word: str, sharding: str | None) -> None:
+    told = "fsdp_version: 2, fsdp_activation_checkpointing: true"
+    file = f"fsdp_config: {{{told}, fsdp_reshard_after_forward: {word}}}\n"
+    (tmp_path / "fsdp.yaml").write_text(file)
+    argv = f"accelerate launch --config_file fsdp.yaml train.py {VISION}"
+    stated = identify(argv=tuple(argv.split()), files=user_files(tmp_path))
+    assert stated.values.get("sharding") == sharding
+    assert ("act_ckpt", "on") in stated.values["options"]
