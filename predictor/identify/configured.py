@@ -78,7 +78,7 @@ def _called(launch: Launch, texts: Sequence[str]) -> Iterator[str]:
     whole = "\n".join(texts)
     again = flags().patterns["again_set"].findall(whole)
     for call in flags().calls.values():
-        named = (text for text in texts if re.search(rf"\b{call['made']}(?!\w)", text))
+        named = (t for t in texts if call["sign"] in t and call["needs"] in t)
         found = (told for text in named for told in called(call["made"], text, whole))
         made = [told for told in found if call["needs"] in {"", *told}]
         for name, word in made[0].items() if len(made) == 1 else ():

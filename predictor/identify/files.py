@@ -13,6 +13,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ _FAILURES = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, ya
 
 
 _BINDS = (ast.Store, ast.arg)
-_BRANCHES = (ast.If, ast.IfExp, ast.For, ast.While, ast.ExceptHandler, ast.Lambda, ast.match_case)
+_PARTS = (ast.FunctionDef, ast.If, ast.For, ast.While, ast.ExceptHandler, ast.Lambda, ast.Match)
 
 
 # The text of a small file by the path that a command has, relative to where it starts; None where
@@ -144,8 +145,7 @@ def called(name: str, text: str, whole: str) -> Iterator[dict[str, str]]:
     what only running could tell as UNKNOWN: all that a branch or an idle function tells.
     """
     with suppress(*_FAILURES):
-        nodes = list(ast.walk(ast.parse(text)))
-        idle = {inner for node in nodes if _may_not_run(node, whole) for inner in ast.walk(node)}
+        nodes = _nodes_in(text)
         stored = Counter(_name(n) for n in nodes if isinstance(getattr(n, "ctx", n), _BINDS))
         values = ((_name(n.targets[0]), n.value) for n in nodes if isinstance(n, ast.Assign))
         known = {key: _literal(value, {}) for key, value in values if stored[key] == 1}
@@ -156,15 +156,22 @@ def called(name: str, text: str, whole: str) -> Iterator[dict[str, str]]:
                 told += [(one.arg, one.value) for one in call.keywords if one.arg]
                 plain = {key: _text(_literal(one, known)) or UNKNOWN for key, one in told}
                 named = {key: f".{n.attr}" for key, n in told if isinstance(n, ast.Attribute)}
-                yield dict.fromkeys(plain, UNKNOWN) if call in idle else plain | named
+                idle = any(_may_not_run(node, call, whole) for node in nodes)
+                yield dict.fromkeys(plain, UNKNOWN) if idle else plain | named
 
 
-def _may_not_run(node: ast.AST, whole: str) -> bool:
-    """Whether it is a branch, a loop, or a function that the ``whole`` program names once."""
+@lru_cache(maxsize=2)  # a program is asked for several calls
+def _nodes_in(text: str) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(text)))
+
+
+def _may_not_run(node: ast.AST, call: ast.Call, whole: str) -> bool:
+    """Whether a call is in a branch, a loop, or a function that the ``whole`` names once."""
+    if not isinstance(node, _PARTS) or not node.lineno <= call.lineno <= (node.end_lineno or 0):
+        return False
     if isinstance(node, ast.FunctionDef):
         return node.name[:2] != "__" and len(re.findall(rf"\b{node.name}\b", whole)) < 2
-    main = isinstance(node, ast.If) and "'__name__'" in ast.dump(node.test)
-    return isinstance(node, _BRANCHES) and not main
+    return not (isinstance(node, ast.If) and "'__name__'" in ast.dump(node.test))
 
 
 def _name(node: ast.AST) -> str:
