@@ -13,31 +13,12 @@ from profiles.storage import shipped_yaml
 
 from ..graphs.catalog import find_entry, understood_variant
 from ..job.datasets import DataSet, find_dataset
-from .configured import (
-    PYTHON_CONFIG,
-    Configured,
-    completed,
-    configured,
-    is_config,
-    plain_names,
-    tell_files,
-)
+from .configured import PYTHON_CONFIG, Configured, configured, is_config, plain_names, tell_files
 from .draft import SIGNALS, Draft
 from .files import Files
 from .grammar import pairs_of
 from .keys import FIELD_OF, OFF, ON
-from .launch import (
-    FlagFamily,
-    Launch,
-    base_name,
-    family_of,
-    flag_of,
-    flags,
-    listed,
-    positional,
-    said,
-    switched,
-)
+from .launch import FlagFamily, Launch, base_name, family_of, flag_of, flags, listed, said, switched
 from .shell_syntax import UNKNOWN
 from .stated import DECISIVE, FILE, KINDS, LENGTHS, NAMED, NOTHING, SCRIPT, Problem, Stated
 
@@ -101,7 +82,7 @@ def _read(found: Configured, own: Launch) -> Stated:
     _read_kind(reading)
     _check_model(reading)
     _tell_unknown(reading, found, own)
-    _read_dataset(reading.draft, reading.special, found.launch.after)
+    _read_dataset(reading.draft, reading.special, found.launch.free)
     tell_files(found, reading.draft)
     _read_batch(reading)
     _read_length(reading)
@@ -112,7 +93,7 @@ def _read(found: Configured, own: Launch) -> Stated:
         reading.unclear["its optimizer"] = None
     alone = own.alone and not _fixed(found.texts, flags().computes["spreads"])
     stated = replace(stated, problems=problems, unclear=tuple(reading.unclear), alone=alone)
-    stated = completed(stated, found.tables)
+    stated = stated.completed(found.tables)
     told_some = stated.values or stated.unknown_model
     return _with_defaults(reading, found, stated) if told_some else stated
 
@@ -120,7 +101,7 @@ def _read(found: Configured, own: Launch) -> Stated:
 def _read_names(reading: _Reading, *, adapts: bool) -> None:
     """What the family of a program says by its name, its first words or its configuration's."""
     launch, family, draft = reading.launch, reading.family, reading.draft
-    if family.leads and (word := next(iter(positional(launch.after)), "")):
+    if family.leads and (word := next(iter(launch.free), "")):
         _take(reading, family.values[family.leads], family.leads, word, ())
     if family.models and launch.program in family.models and "model" not in draft.texts:
         draft.say("model", family.models[launch.program])
@@ -569,7 +550,7 @@ def _of_paths(path: str | None, words: Sequence[str]) -> tuple[DataSet | None, s
         found = find_dataset(_data_name(path))
         told_of = found and found.classes and path.endswith((".json", ".jsonl"))  # its images
         return None if told_of else found, path if _data_name(path.replace(UNKNOWN, "")) else None
-    paths = (w for w in positional(words) if "/" in w and w[0] in f"/.~{UNKNOWN}")
+    paths = (w for w in words if "/" in w and w[0] in f"/.~{UNKNOWN}")
     return next(filter(None, map(find_dataset, map(_data_name, paths))), None), None
 
 

@@ -12,9 +12,9 @@ from ..job.words import key_of
 from .draft import SIGNALS, Draft
 from .files import Files, called, settings_of
 from .keys import FIELD_OF, OFF, ON
-from .launch import FlagFamily, Launch, family_of, flag_of, flags, listed, positional, said
+from .launch import FlagFamily, Launch, family_of, flag_of, flags, listed, said
 from .shell_syntax import UNKNOWN
-from .stated import BATCHES, DECISIVE, LENGTHS, NOTHING, SCRIPT, Problem, Stated
+from .stated import BATCHES, DECISIVE, LENGTHS, NOTHING, SCRIPT, Stated
 
 MAX_READ, MAX_BASES = 8, 8
 _SHORT = ("--ds-config", "--ds-config-file")
@@ -153,7 +153,7 @@ class _Reading:
         joined = Stated()
         for flag, path in {**whole.started, **whole.told}.items():
             if flag in _DEEPSPEED and path[:1] not in ("", "-"):
-                joined = completed(joined, self._deepspeed(path))
+                joined = joined.completed(self._deepspeed(path))
         if (launcher := whole.started.get(LAUNCHER_FILE)) is None:
             return joined
         settings = settings_of(launcher, self._read(launcher) or "")
@@ -162,7 +162,7 @@ class _Reading:
             return joined
         own = _table(settings, flags().accelerate) or Stated()
         named = settings.get("deepspeed_config.deepspeed_config_file")
-        return completed(joined, own if named is None else completed(own, self._deepspeed(named)))
+        return joined.completed(own if named is None else own.completed(self._deepspeed(named)))
 
     def _deepspeed(self, path: str) -> Stated:
         text = self._read(path)
@@ -289,7 +289,7 @@ def _named(launch: Launch, family: FlagFamily) -> Iterator[Named]:
         elif not (flag in listed("hydra_paths") and named):
             by_name = kind == "config" or (kind == "recipe" and not named_so)
             yield Named(flag, (text,), shown, kind == "agreed" or by_name)
-    for word in launch.after if family.configs else positional(launch.after):
+    for word in launch.after if family.configs else launch.free:
         if PYTHON_CONFIG.fullmatch(word) or (is_config(word) and not family.configs):
             yield Named("", (word,), word[-40:], family.configs)
 
@@ -317,17 +317,3 @@ def _table(settings: Mapping[str, str], table: Mapping[str, str]) -> Stated | No
         elif text.lower() not in off:
             draft.say("global_batch_size" if key == "total_batch" else key, text[:40])
     return draft.stated() if draft.texts or draft.signals or draft.pairs else None
-
-
-def completed(command: Stated, config: Stated) -> Stated:
-    """A command over the configuration that completes it: both batch sizes hold together."""
-    for name in ("batch_size", "grad_accum"):
-        if (own := command.values.get(name)) and config.values.get(name, own) != own:
-            words = f"{name}={own}, in the DeepSpeed file {config.values[name]}: no limit is set"
-            config = config.without(BATCHES, Problem(config.origins[name], words, name, True))
-    joined = command.over(config)
-    if not (batches := [name for name in BATCHES if name in config.values]):
-        return joined
-    values = {**{name: config.values[name] for name in batches}, **joined.values}
-    origins = {**{name: config.origins[name] for name in batches}, **joined.origins}
-    return replace(joined, values=values, origins=origins)

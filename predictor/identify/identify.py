@@ -20,7 +20,7 @@ from profiles.storage import shipped_yaml
 
 from ..job.training_job import CONTAINER
 from .command import command_stated
-from .configured import LAUNCHER_FILE, completed, deepspeed_stated
+from .configured import LAUNCHER_FILE, deepspeed_stated
 from .draft import Draft, settle
 from .files import Files, files_at, settings_of
 from .grammar import parse_mapping, parse_text
@@ -142,7 +142,7 @@ def _parsed(
         script = read_script(text, {**here, **dict(environment)}, argv[1:], _sourced(files))
     runs = list(_runs(script.commands, files))
     configs = [s for d in script.documents if (s := deepspeed_stated(d)) is not None]
-    training = _trainings(runs, files)
+    training = list(_trainings(runs, files))
     asked = sbatch_options(text)
     images = (asked.get(IMAGE, ""), *(word for run in runs for word in run.launch.before))
     stated = dated(_training(training, configs), images)
@@ -332,18 +332,14 @@ def _outside(words: Sequence[str], directory: str | None) -> str | None:
     return None if inside else directory
 
 
-def _trainings(runs: Sequence[_Run], files: Files | None) -> list[tuple[_Run, Stated]]:
+def _trainings(runs: Sequence[_Run], files: Files | None) -> Iterator[tuple[_Run, Stated]]:
     """The commands that train, with what they state."""
-    able = [run for run in runs[:MAX_TRAINING_COMMANDS] if run.launch.may_learn]
-    read = [command_stated(run.launch, files_at(files, run.directory)) for run in able]
-    return [
-        (run, stated)
-        for run, stated in zip(able, read, strict=True)
-        if run.launch.trains
-        or stated.unknown_model
-        or _TRAINING_FIELDS & set(stated.values)
-        or any(p.field not in ("file", "precision") for p in stated.problems)  # any may have those
-    ]
+    for run in (run for run in runs[:MAX_TRAINING_COMMANDS] if run.launch.may_learn):
+        stated = command_stated(run.launch, files_at(files, run.directory))
+        told = stated.unknown_model or _TRAINING_FIELDS & set(stated.values)
+        asks = any(p.field not in ("file", "precision") for p in stated.problems)  # any may those
+        if run.launch.trains or told or asks:
+            yield run, stated
 
 
 def _training(training: Sequence[tuple[_Run, Stated]], configs: Sequence[Stated]) -> Stated:
@@ -363,7 +359,7 @@ def _training(training: Sequence[tuple[_Run, Stated]], configs: Sequence[Stated]
         agreed = _without_length(agreed, "the training command is in a loop or function")
     # a DeepSpeed configuration that the script writes completes the command line
     written = _agreed(configs, "DeepSpeed configurations")
-    joined = completed(agreed, written)
+    joined = agreed.completed(written)
     others = (p for p in joined.problems if not _OF_DEEPSPEED.match(f"{p.field}:{p.text}"))
     return replace(joined, problems=tuple(others)) if written.values else joined
 
@@ -371,11 +367,9 @@ def _training(training: Sequence[tuple[_Run, Stated]], configs: Sequence[Stated]
 def _one_runs(training: Sequence[tuple[_Run, Stated]]) -> bool:
     """Whether no two commands stand in one branch, and all are told the same length."""
     lengths = {tuple(map(stated.values.get, LENGTHS)) for _, stated in training}
-    ways = [dict(run.ways) for run, _ in training]
-    return len(lengths) == 1 and all(
-        any(one[at] != other[at] for at in one.keys() & other.keys())
-        for one, other in combinations(ways, 2)
-    )
+    pairs = combinations((dict(run.ways) for run, _ in training), 2)
+    apart = (any(one[at] != other[at] for at in one.keys() & other.keys()) for one, other in pairs)
+    return len(lengths) == 1 and all(apart)
 
 
 def _agreed(stated: Sequence[Stated], what: str) -> Stated:

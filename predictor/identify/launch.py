@@ -162,6 +162,13 @@ class Launch:
         return {flag_of(n): next(iter(f), "") if v is None else v for n, v, f in said(self.after)}
 
     @property
+    def free(self) -> list[str]:
+        """Its words that are neither flags nor settings, nor what may be the value of a flag."""
+        pairs = zip(("", *self.after), self.after, strict=False)
+        words = (word for before, word in pairs if "=" in before or before[:1] != "-")
+        return [word for word in words if word[:1] != "-" and "=" not in word]
+
+    @property
     def trains(self) -> bool:
         """Whether its name says that it trains."""
         return bool(_name_words(self.program) & listed("training_words"))
@@ -395,13 +402,6 @@ def said(words: tuple[str, ...]) -> tuple[tuple[str, str | None, tuple[str, ...]
         elif _CONFIG_KEY.fullmatch(word):
             found.append((word if "." in word else f"--{word}", None, following))
     return tuple(found)
-
-
-def positional(words: Sequence[str]) -> list[str]:
-    """The words that are neither flags nor settings, nor what may be the value of a flag."""
-    pairs = zip(("", *words), words, strict=False)
-    free = (word for before, word in pairs if "=" in before or before[:1] != "-")
-    return [word for word in free if word[:1] != "-" and "=" not in word]
 
 
 def switched(value: str | None, following: Sequence[str]) -> str | None:

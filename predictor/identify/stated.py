@@ -187,6 +187,18 @@ class Stated:
             self.started or weaker.started,
         )
 
+    def completed(self, config: Stated) -> Stated:
+        """This of a command over the configuration that completes it: both batch sizes hold."""
+        for name in ("batch_size", "grad_accum"):
+            if (own := self.values.get(name)) and config.values.get(name, own) != own:
+                in_it = config.values[name]
+                words = f"{name}={own}, in the DeepSpeed file {in_it}: no limit is set"
+                config = config.without(BATCHES, Problem(config.origins[name], words, name, True))
+        joined, batches = self.over(config), [name for name in BATCHES if name in config.values]
+        values = {**{name: config.values[name] for name in batches}, **joined.values}
+        origins = {**{name: config.origins[name] for name in batches}, **joined.origins}
+        return replace(joined, values=values, origins=origins)
+
     def job(self, **given: Any) -> TrainingJob:
         """The job of ``job_fields``; raises JobError where they contradict each other too."""
         return TrainingJob(**self.job_fields(**given))
