@@ -36,9 +36,6 @@ for _tag in ("!", "tag:yaml.org,2002:python/"):
 _OPENING = (yaml.MappingStartEvent, yaml.SequenceStartEvent)
 _CLOSING = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
 _FAILURES = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, yaml.YAMLError)
-
-
-_BINDS = (ast.Store, ast.arg)
 _PARTS = (ast.FunctionDef, ast.If, ast.For, ast.While, ast.ExceptHandler, ast.Lambda, ast.Match)
 
 
@@ -146,7 +143,8 @@ def called(name: str, text: str, whole: str) -> Iterator[dict[str, str]]:
     """
     with suppress(*_FAILURES):
         nodes = _nodes_in(text)
-        stored = Counter(_name(n) for n in nodes if isinstance(getattr(n, "ctx", n), _BINDS))
+        bound = (n for n in nodes if isinstance(getattr(n, "ctx", n), ast.Store | ast.arg))
+        stored = Counter(map(_name, bound))
         values = ((_name(n.targets[0]), n.value) for n in nodes if isinstance(n, ast.Assign))
         known = {key: _literal(value, {}) for key, value in values if stored[key] == 1}
         for call in (node for node in nodes if isinstance(node, ast.Call)):

@@ -19,24 +19,13 @@ from typing import Any
 from profiles.storage import shipped_yaml
 
 from ..job.training_job import CONTAINER
+from . import launch as launching
 from .command import command_stated
 from .configured import LAUNCHER_FILE, deepspeed_stated
 from .draft import Draft, settle
 from .files import Files, files_at, settings_of
 from .grammar import parse_mapping, parse_text
-from .launch import (
-    CONTAINERS,
-    Launch,
-    base_name,
-    family_of,
-    flags,
-    is_brief,
-    launch_of,
-    listed,
-    serves,
-    shell_file,
-    shell_text,
-)
+from .launch import CONTAINERS, Launch, base_name, family_of, flags, launch_of, listed, serves
 from .rules import RuleContext, Rules
 from .shell import JOINS, MAX_SCRIPT, Command, Script, Sourced, read_script
 from .shell_syntax import UNKNOWN
@@ -175,7 +164,7 @@ def _beside(script: Script, files: Files | None, depth: int = 0) -> Iterator[str
             yield from _beside(inner, here, depth + 1)
         elif (launch := launch_of(words)) is not None:
             yield launch.program
-        elif words and (not is_brief(words) or (command.repeated and "sleep" in words)):
+        elif words and (not launching.is_brief(words) or (command.repeated and "sleep" in words)):
             yield words[0]
         told = (*map("=".join, command.exported.items()), *words)
         slows = flags().patterns["slows"].match
@@ -318,10 +307,14 @@ def _sourced(files: Files | None) -> Sourced:
 
 def _inner(command: Command, files: Files | None, directory: str | None) -> Script | None:
     """What a shell text says, or of a script that may be read; None where it is neither."""
-    text = shell_text(command.words)
+    text = launching.shell_text(command.words)
     arguments = () if text is None else command.words[command.words.index(text) + 2 :]
     here = files_at(files, _outside(command.words, directory))
-    if text is None and launch_of(command.words) is None and (file := shell_file(command.words)):
+    if (
+        text is None
+        and launch_of(command.words) is None
+        and (file := launching.shell_file(command.words))
+    ):
         text, arguments = None if here is None else here(file[0]), file[1:]
     return None if text is None else read_script(text, command.exported, arguments, _sourced(here))
 
