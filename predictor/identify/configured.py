@@ -60,11 +60,9 @@ def configured(launch: Launch, files: Files | None) -> Configured:
     own = (word for settings in read.values() for word in _words(settings or {}))
     whole = replace(launch, after=(*own, *launch.after))
     family, tables = family_of(whole), reading.tables(whole)
-    unread = tuple(
-        told for one, settings in read.items() for told in _unread(one, settings, family)
-    )
+    told = (each for one, settings in read.items() for each in _unread(one, settings, family))
     left = (one for one in named if one.flag in _DEEPSPEED and one.paths[0] in reading.missing)
-    unread += tuple(one for one in left if not one.agreed)
+    unread = (*told, *(one for one in left if not one.agreed))
     whole = replace(whole, after=(*_called(launch, texts), *whole.after))
     family = family_of(whole)
     if not unread and UNKNOWN not in whole.after:
@@ -79,12 +77,11 @@ def _called(launch: Launch, texts: Sequence[str]) -> Iterator[str]:
     again = flags().patterns["again_set"].findall(whole)
     for call in flags().calls.values():
         named = (t for t in texts if call["sign"] in t and call["needs"] in t)
-        found = (told for text in named for told in called(call["made"], text, whole))
+        asked = call["made"], call["first"]
+        found = (told for text in named for told in called(*asked, text, whole))
         made = [told for told in found if call["needs"] in {"", *told}]
         for name, word in made[0].items() if len(made) == 1 else ():
-            name = name or call["first"]
-            given = launch.told.get(flag_of(f"--{word[1:]}"), UNKNOWN)
-            plain = given if word[:1] == "." else word
+            plain = launch.told.get(flag_of(f"--{word[1:]}"), UNKNOWN) if word[:1] == "." else word
             if UNKNOWN not in plain and name in listed("made") and name not in again:
                 yield f"{call['prefix']}{name}={plain}"
 

@@ -36,6 +36,7 @@ for _tag in ("!", "tag:yaml.org,2002:python/"):
 _OPENING = (yaml.MappingStartEvent, yaml.SequenceStartEvent)
 _CLOSING = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
 _FAILURES = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, yaml.YAMLError)
+_nodes_in = lru_cache(2)(lambda text: list(ast.walk(ast.parse(text))))  # asked for several calls
 _PARTS = (ast.FunctionDef, ast.If, ast.For, ast.While, ast.ExceptHandler, ast.Lambda, ast.Match)
 
 
@@ -135,11 +136,11 @@ def _read_python(text: str) -> dict[str, Any]:
     return found
 
 
-def called(name: str, text: str, whole: str) -> Iterator[dict[str, str]]:
+def called(name: str, first: str, text: str, whole: str) -> Iterator[dict[str, str]]:
     """What each call of ``name`` in a Python program is told: plain values by their keywords.
 
-    The first argument stands under "", ``a.x`` as ``.x``, a name that is set once as its value, and
-    what only running could tell as UNKNOWN: all that a branch or an idle function tells.
+    The one without is ``first``; ``a.x`` stands as ``.x``, a name that is set once as its value,
+    what only running could tell as UNKNOWN, as all that a branch or an idle function tells does.
     """
     with suppress(*_FAILURES):
         nodes = _nodes_in(text)
@@ -150,17 +151,12 @@ def called(name: str, text: str, whole: str) -> Iterator[dict[str, str]]:
         for call in (node for node in nodes if isinstance(node, ast.Call)):
             owner = _name(getattr(call.func, "value", call))
             if re.search(rf"(?:^|\.){name}$", f"{owner}.{_name(call.func)}"):
-                told = [("", one) for one in call.args[:1]]
+                told = [(first, one) for one in call.args[:1]]
                 told += [(one.arg, one.value) for one in call.keywords if one.arg]
                 plain = {key: _text(_literal(one, known)) or UNKNOWN for key, one in told}
                 named = {key: f".{n.attr}" for key, n in told if isinstance(n, ast.Attribute)}
                 idle = any(_may_not_run(node, call, whole) for node in nodes)
                 yield dict.fromkeys(plain, UNKNOWN) if idle else plain | named
-
-
-@lru_cache(maxsize=2)  # a program is asked for several calls
-def _nodes_in(text: str) -> list[ast.AST]:
-    return list(ast.walk(ast.parse(text)))
 
 
 def _may_not_run(node: ast.AST, call: ast.Call, whole: str) -> bool:

@@ -237,10 +237,7 @@ def _copies(runs: Sequence[_Run], asked: Mapping[str, str]) -> Iterator[str]:
 
 
 def _started(runs: Sequence[_Run], asked: Mapping[str, str]) -> int | None:
-    """For how many GPUs launchers start a process; None where not known, or not the same.
-
-    Those are tasks of srun that train together where nothing says how many GPUs there are.
-    """
+    """For how many GPUs launchers, or srun where none are asked for, start a process, if known."""
     counted = any("gpu" in text for pair in asked.items() for text in pair)
     counts = set()
     for run in runs:

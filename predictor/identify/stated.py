@@ -191,9 +191,8 @@ class Stated:
         """This of a command over the configuration that completes it: both batch sizes hold."""
         for name in ("batch_size", "grad_accum"):
             if (own := self.values.get(name)) and config.values.get(name, own) != own:
-                in_it = config.values[name]
-                words = f"{name}={own}, in the DeepSpeed file {in_it}: no limit is set"
-                config = config.without(BATCHES, Problem(config.origins[name], words, name, True))
+                why = f"{name}={own}, in the DeepSpeed file {config.values[name]}: no limit is set"
+                config = config.without(BATCHES, Problem(config.origins[name], why, name, True))
         joined, batches = self.over(config), [name for name in BATCHES if name in config.values]
         values = {**{name: config.values[name] for name in batches}, **joined.values}
         origins = {**{name: config.origins[name] for name in batches}, **joined.origins}
