@@ -237,7 +237,7 @@ def _copies(runs: Sequence[_Run], asked: Mapping[str, str]) -> Iterator[str]:
 
 
 def _started(runs: Sequence[_Run], asked: Mapping[str, str]) -> int | None:
-    """For how many GPUs launchers, or srun where none are asked for, start a process, if known."""
+    """For how many GPUs launchers start a process, or srun where none are asked for; else None."""
     counted = any("gpu" in text for pair in asked.items() for text in pair)
     counts = set()
     for run in runs:
@@ -391,10 +391,9 @@ def _agreed(stated: Sequence[Stated], what: str) -> Stated:
 
 
 def _without_length(stated: Stated, why: str) -> Stated:
-    if not set(LENGTHS) & set(stated.values):
-        return stated
     text = f"{why}: state epochs or steps of the whole job in --comment"
-    return stated.without(LENGTHS, Problem(SCRIPT, text, "steps"))
+    asked = stated.without(LENGTHS, Problem(SCRIPT, text, "steps"))
+    return asked if set(LENGTHS) & set(stated.values) else stated
 
 
 def alike(script: str) -> str:

@@ -408,9 +408,8 @@ def switched(value: str | None, following: Sequence[str]) -> str | None:
     """What a switch is set to: ``on``, a word of its own, or None where it is off, or left open."""
     if value is None and following and following[0].lower() in (ON | _NOT_ON) - {"", "none"}:
         value = following[0]
-    if value is None or value.lower() in ON:
-        return "on"
-    return None if value.lower() in _NOT_ON else value
+    word = (value or "").lower()
+    return "on" if value is None or word in ON else None if word in _NOT_ON else value
 
 
 def _launches(word: str) -> bool:
