@@ -238,7 +238,7 @@ def _copies(runs: Sequence[_Run], asked: Mapping[str, str]) -> Iterator[str]:
 
 def _started(runs: Sequence[_Run], asked: Mapping[str, str]) -> int | None:
     """For how many GPUs launchers start a process, or srun where none are asked for; else None."""
-    counted = any("gpu" in text for pair in asked.items() for text in pair)
+    counted = any("gpu" in name for name in (*asked, asked.get("gres", "")))
     counts = set()
     for run in runs:
         told = run.launch.started
@@ -248,7 +248,8 @@ def _started(runs: Sequence[_Run], asked: Mapping[str, str]) -> int | None:
         whole = told.get("--num-processes")
         if run.launch.copied == "srun" and (run.joined or run.launch.joins) and not counted:
             here = here or re.sub("^1$", "", _tasks(run, asked))
-        numbers = [here, told.get("--nnodes", "1")] if whole is None else [whole]
+        nodes = told.get("--nnodes") or told.get("--num-nodes", "1")
+        numbers = [here, nodes] if whole is None else [whole]
         if all(number.isdigit() for number in numbers):
             counts.add(prod(map(int, numbers)))
     return counts.pop() or None if len(counts) == 1 else None

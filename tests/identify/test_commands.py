@@ -532,6 +532,8 @@ def test_a_size_of_images_may_stand_in_brackets() -> None:
         ("deepspeed --num_gpus 2", 2),
         ("deepspeed --include localhost:0,1,5", 3),
         ("torchrun --nproc_per_node=4 --nnodes $NODES", None),
+        ("deepspeed --num_gpus 2 --num_nodes 3", 6),
+        ("deepspeed --num_gpus 2 --num_nodes $NODES", None),
         ("python", None),
         ("CUDA_VISIBLE_DEVICES=0,2,3 python", 3),
         ("CUDA_VISIBLE_DEVICES=$SLURM_LOCALID python", None),
@@ -900,7 +902,7 @@ def test_a_configuration_is_told_by_the_form_of_its_flag(flag: str, named: bool)
 @pytest.mark.parametrize(
     ("asked", "before", "started"),
     [
-        ("--nodes=3 --ntasks-per-node=8", "export MASTER_ADDR=here", 24),
+        ("--nodes=3 --ntasks-per-node=8 --partition=gpu", "export MASTER_ADDR=here", 24),
         ("--nodes=3 --ntasks-per-node=8 --gres=gpu:8", "export MASTER_ADDR=here", None),
         ("--nodes=3 --ntasks-per-node=8 --gpus-per-task=1", "export MASTER_ADDR=here", None),
         ("--ntasks=1", "export MASTER_ADDR=here", None),
