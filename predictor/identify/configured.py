@@ -77,8 +77,7 @@ def _called(launch: Launch, texts: Sequence[str]) -> Iterator[str]:
     again = flags().patterns["again_set"].findall(whole)
     for call in flags().calls.values():
         named = (t for t in texts if call["sign"] in t and call["needs"] in t)
-        asked = call["made"], call["first"]
-        found = (told for text in named for told in called(*asked, text, whole))
+        found = (told for text in named for told in called(call, text, whole))
         made = [told for told in found if call["needs"] in {"", *told}]
         for name, word in made[0].items() if len(made) == 1 else ():
             plain = launch.told.get(flag_of(f"--{word[1:]}"), UNKNOWN) if word[:1] == "." else word

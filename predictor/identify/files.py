@@ -136,8 +136,8 @@ def _read_python(text: str) -> dict[str, Any]:
     return found
 
 
-def called(name: str, first: str, text: str, whole: str) -> Iterator[dict[str, str]]:
-    """What each call of ``name`` in a Python program is told: plain values by their keywords.
+def called(made: Mapping[str, str], text: str, whole: str) -> Iterator[dict[str, str]]:
+    """What each call that is ``made`` in a Python program is told: plain values by their keywords.
 
     The one without is ``first``; ``a.x`` stands as ``.x``, a name that is set once as its value,
     what only running could tell as UNKNOWN, as all that a branch or an idle function tells does.
@@ -150,8 +150,8 @@ def called(name: str, first: str, text: str, whole: str) -> Iterator[dict[str, s
         known = {key: _literal(value, {}) for key, value in values if stored[key] == 1}
         for call in (node for node in nodes if isinstance(node, ast.Call)):
             owner = _name(getattr(call.func, "value", call))
-            if re.search(rf"(?:^|\.){name}$", f"{owner}.{_name(call.func)}"):
-                told = [(first, one) for one in call.args[:1]]
+            if re.search(rf"(?:^|\.){made['made']}$", f"{owner}.{_name(call.func)}"):
+                told = [(made["first"], one) for one in call.args[:1]]
                 told += [(one.arg, one.value) for one in call.keywords if one.arg]
                 plain = {key: _text(_literal(one, known)) or UNKNOWN for key, one in told}
                 named = {key: f".{n.attr}" for key, n in told if isinstance(n, ast.Attribute)}
