@@ -22,16 +22,7 @@ from .config import Config
 from .nodes import SHARED, GpuNode, GpuType, gpu_node
 from .plain import items, mapping, owner_of, text
 from .pods import OWNER_PODS
-from .rank import (
-    Ranking,
-    SiteEstimates,
-    Steps,
-    TypeEstimate,
-    able,
-    estimated,
-    refusal,
-    request_of,
-)
+from .rank import Ranking, SiteEstimates, Steps, TypeEstimate, able, estimated, refusal, request_of
 from .workload import JobReader, PodJob
 
 _KEEPING_OUT = frozenset(("NoSchedule", "NoExecute"))

@@ -11,21 +11,12 @@ from predictor.estimate.prediction import Prediction
 from predictor.identify.stated import SCRIPT, Stated
 from predictor.site.similar.estimate import Estimate
 from predictor.site.similar.request import JobRequest
-from predictor.units import about, gibibytes
+from predictor.units import MINUTE_S, about, gibibytes
 
 from .ahead import NewJob
 from .config import SlurmPolicy
 from .estimate import JobPredictions
-from .limit import (
-    MIB,
-    MINUTE_S,
-    LimitChoice,
-    SoftTime,
-    estimate_words,
-    no_runs,
-    slurm_time,
-    too_short,
-)
+from .limit import MIB, LimitChoice, SoftTime, estimate_words, no_runs, slurm_time, too_short
 from .mark import JobMark
 from .order import OrderField, told_order
 from .placement import Elsewhere, Placed

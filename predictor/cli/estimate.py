@@ -107,7 +107,8 @@ def _request(
     script = script_text(words)
     options = sbatch_options(script or "")
     files, said = user_files(directory), comment or options.get("comment")
-    stated = identify(comment=said, script=script, argv=words, files=files)
+    home = {"HOME": str(directory.home())}
+    stated = identify(comment=said, environment=home, script=script, argv=words, files=files)
     asked: dict[str, Any] = {"user": getuser()} | _asked_in(options)
     asked |= {name: value for name, value in given.items() if value is not None}
     if memory_gib is not None:

@@ -40,7 +40,7 @@ def identify(
     from ..identify.identify import identify as read
     from ..identify.identify import sbatch_options
 
-    environment = {}
+    environment = {"HOME": str(Path.home())}
     for text in variables:
         name, equals, value = text.partition("=")
         if not (name and equals):

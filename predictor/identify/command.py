@@ -13,33 +13,14 @@ from profiles.storage import shipped_yaml
 
 from ..graphs.catalog import find_entry, understood_variant
 from ..job.datasets import DataSet, find_dataset
-from .configured import (
-    PYTHON_CONFIG,
-    Configured,
-    completed,
-    configured,
-    is_config,
-    plain_names,
-    tell_files,
-)
+from .configured import PYTHON_CONFIG, Configured, configured, is_config, plain_names, tell_files
 from .draft import SIGNALS, Draft
 from .files import Files
 from .grammar import pairs_of
 from .keys import FIELD_OF, OFF, ON
-from .launch import (
-    FlagFamily,
-    Launch,
-    base_name,
-    family_of,
-    flag_of,
-    flags,
-    listed,
-    positional,
-    said,
-    switched,
-)
+from .launch import FlagFamily, Launch, base_name, family_of, flag_of, flags, listed, said, switched
 from .shell_syntax import UNKNOWN
-from .stated import DECISIVE, FILE, LENGTHS, NAMED, NOTHING, SCRIPT, Problem, Stated
+from .stated import DECISIVE, FILE, KINDS, LENGTHS, NAMED, NOTHING, SCRIPT, Problem, Stated
 
 _TITAN = ("titan_model", "titan_flavor")
 # Keys whose flags stand alone, or with what they are set to.
@@ -72,7 +53,8 @@ class _Reading:
 def command_stated(launch: Launch, files: Files | None) -> Stated:
     """The fields that flags, the program's name and, where they may be read, its files state."""
     found = configured(launch, files)
-    if _fixed(found.texts, flags().computes["looks"]) and not launch.trains:
+    looks = _fixed(found.texts, flags().computes["looks"]) and not launch.trains
+    if looks or _fixed(found.texts[:1], flags().computes["plays"]):
         return NOTHING
     stated = _read(found, launch)
     if found.launch is launch:
@@ -100,7 +82,7 @@ def _read(found: Configured, own: Launch) -> Stated:
     _read_kind(reading)
     _check_model(reading)
     _tell_unknown(reading, found, own)
-    _read_dataset(reading.draft, reading.special, found.launch.after)
+    _read_dataset(reading.draft, reading.special, found.launch.free)
     tell_files(found, reading.draft)
     _read_batch(reading)
     _read_length(reading)
@@ -111,7 +93,7 @@ def _read(found: Configured, own: Launch) -> Stated:
         reading.unclear["its optimizer"] = None
     alone = own.alone and not _fixed(found.texts, flags().computes["spreads"])
     stated = replace(stated, problems=problems, unclear=tuple(reading.unclear), alone=alone)
-    stated = completed(stated, found.tables)
+    stated = stated.completed(found.tables)
     told_some = stated.values or stated.unknown_model
     return _with_defaults(reading, found, stated) if told_some else stated
 
@@ -119,7 +101,7 @@ def _read(found: Configured, own: Launch) -> Stated:
 def _read_names(reading: _Reading, *, adapts: bool) -> None:
     """What the family of a program says by its name, its first words or its configuration's."""
     launch, family, draft = reading.launch, reading.family, reading.draft
-    if family.leads and (word := next(iter(positional(launch.after)), "")):
+    if family.leads and (word := next(iter(launch.free), "")):
         _take(reading, family.values[family.leads], family.leads, word, ())
     if family.models and launch.program in family.models and "model" not in draft.texts:
         draft.say("model", family.models[launch.program])
@@ -144,7 +126,7 @@ def _tell_unknown(reading: _Reading, found: Configured, own: Launch) -> None:
         if find_entry(draft.texts.get("model", ("", ""))[1]):
             del draft.texts["model"]
         draft.dispute("what is trained beside a network is not priced", "model")
-    kinds = {"lora", "frozen", "objective"} & draft.pairs.get("options", {}).keys()
+    kinds = KINDS & draft.pairs.get("options", {}).keys()
     known = kinds or own.program in family.programs
     divides = not own.alone and _fixed(found.texts, flags().computes["shares"])
     shares = family.name == "generic" and (own.several or divides)
@@ -344,15 +326,8 @@ def _take(reading: _Reading, key: str, name: str, text: str, following: Sequence
             return
     if key == "finetuning":
         reading.unclear[name] = None
-    elif key == "fsdp_options":
-        draft.say("fsdp", text)  # which is no word of it, and told
     if key in _TITAN:
         draft.say("model", "-".join(reading.special.get(part, "") for part in _TITAN))
-    elif key == "component":
-        name = text.rpartition(".")[2]
-        draft.say("model", (plain := re.sub("^q?lora_", "", name)))  # torchtune: lora_llama3_8b
-        if plain != name:
-            reading.special["quantised" if name.startswith("q") else "adapters"] = "on"
 
 
 def _read_config(reading: _Reading, path: str) -> None:
@@ -482,6 +457,7 @@ def _read_kind(reading: _Reading) -> None:
     if names["views"].search(f"{reading.launch.directory}/{program}/{stage}".lower()):
         why = "self-supervised views, passages, controls, adversaries, teachers, PPO are not priced"
         reading.draft.dispute(why, "model")
+        reading.draft.texts.pop("model", None)
     options = {}
     if adapters:
         options["lora"] = "on"
@@ -489,6 +465,8 @@ def _read_kind(reading: _Reading) -> None:
             options["lora_rank"] = adapters
     if bits in ON or bits in ("4", "8"):
         options |= {"quantized_base": f"{4 if bits in ON else bits}bit", "lora": "on"}
+    elif special.get("adapters", "on").lower() in OFF:  # what they would be is nothing
+        reading.draft.pairs.get("options", {}).pop("lora_targets", None)
     ours = "finetuning" in special or program in reading.family.programs
     if "lora" in options and reading.family.adapts and ours and "lora_targets" not in special:
         told_so = reading.draft.pairs.setdefault("options", {})
@@ -572,7 +550,7 @@ def _of_paths(path: str | None, words: Sequence[str]) -> tuple[DataSet | None, s
         found = find_dataset(_data_name(path))
         told_of = found and found.classes and path.endswith((".json", ".jsonl"))  # its images
         return None if told_of else found, path if _data_name(path.replace(UNKNOWN, "")) else None
-    paths = (w for w in positional(words) if "/" in w and w[0] in f"/.~{UNKNOWN}")
+    paths = (w for w in words if "/" in w and w[0] in f"/.~{UNKNOWN}")
     return next(filter(None, map(find_dataset, map(_data_name, paths))), None), None
 
 

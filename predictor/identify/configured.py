@@ -10,11 +10,11 @@ from itertools import islice, product
 
 from ..job.words import key_of
 from .draft import SIGNALS, Draft
-from .files import Files, settings_of
+from .files import Files, called, settings_of
 from .keys import FIELD_OF, OFF, ON
-from .launch import FlagFamily, Launch, family_of, flag_of, flags, listed, positional, said
+from .launch import FlagFamily, Launch, family_of, flag_of, flags, listed, said
 from .shell_syntax import UNKNOWN
-from .stated import BATCHES, DECISIVE, LENGTHS, NOTHING, SCRIPT, Problem, Stated
+from .stated import BATCHES, DECISIVE, LENGTHS, NOTHING, SCRIPT, Stated
 
 MAX_READ, MAX_BASES = 8, 8
 _SHORT = ("--ds-config", "--ds-config-file")
@@ -54,26 +54,41 @@ def configured(launch: Launch, files: Files | None) -> Configured:
         shares = bool(_DEEPSPEED & {*launch.started, *(one.flag for one in named)})
         return Configured(launch, NOTHING, unread, LAUNCHER_FILE in launch.started, shares)
     reading = _Reading(files, over={name.lstrip("-+~") for name, *_ in said(launch.after)})
+    text = reading._read(posixpath.join(launch.directory, launch.program)) or ""
+    texts = (text, *islice(_modules(text, (launch.directory, ""), files), MAX_READ))
     read = {one: reading.settings(one.paths) for one in named if one.flag not in _DEEPSPEED}
     own = (word for settings in read.values() for word in _words(settings or {}))
     whole = replace(launch, after=(*own, *launch.after))
     family, tables = family_of(whole), reading.tables(whole)
-    unread = tuple(
-        told for one, settings in read.items() for told in _unread(one, settings, family)
-    )
+    told = (each for one, settings in read.items() for each in _unread(one, settings, family))
     left = (one for one in named if one.flag in _DEEPSPEED and one.paths[0] in reading.missing)
-    unread += tuple(one for one in left if not one.agreed)
-    text = reading._read(posixpath.join(launch.directory, launch.program)) or ""
-    texts = (text, *islice(_modules(text, (launch.directory, ""), files), MAX_READ))
+    unread = (*told, *(one for one in left if not one.agreed))
+    whole = replace(whole, after=(*_called(launch, texts), *whole.after))
+    family = family_of(whole)
     if not unread and UNKNOWN not in whole.after:
         usual = replace(whole, after=(*_usual(whole, family, texts), *whole.after))
         whole = usual if family_of(usual) is family else whole  # flags are evidence of one
     return Configured(whole, tables, unread, reading.launcher_unread, bool(reading.missing), texts)
 
 
+def _called(launch: Launch, texts: Sequence[str]) -> Iterator[str]:
+    """What a program tells its only trainer or network, as flags: a value, or that of a flag."""
+    whole = "\n".join(texts)
+    again = flags().patterns["again_set"].findall(whole)
+    for call in flags().calls.values():
+        named = (t for t in texts if call["sign"] in t and call["needs"] in t)
+        found = (told for text in named for told in called(call, text, whole))
+        made = [told for told in found if call["needs"] in {"", *told}]
+        for name, word in made[0].items() if len(made) == 1 else ():
+            plain = launch.told.get(flag_of(f"--{word[1:]}"), UNKNOWN) if word[:1] == "." else word
+            if UNKNOWN not in plain and name in listed("made") and name not in again:
+                yield f"{call['prefix']}{name}={plain}"
+
+
 def _usual(launch: Launch, family: FlagFamily, texts: Sequence[str]) -> Iterator[str]:
     """What its program's text takes for fields that no flag says, where it says one value once."""
     patterns, whole, found = flags().patterns, "\n".join(texts), dict[str, set[str]]()
+    again = patterns["again_set"].findall(whole)
     others = (one for one in texts[1:] if "__main__" not in one or len(texts) == 2)
     text = next(filter(patterns["declares"].search, (texts[0], *others)), "")
     text = "" if patterns["settles"].search(whole) else text
@@ -90,7 +105,7 @@ def _usual(launch: Launch, family: FlagFamily, texts: Sequence[str]) -> Iterator
             found.setdefault(about, set()).add(f"{flag}={value}")
     for word in (min(found[a]) for a in sorted(found.keys() - told) if len(found[a]) == 1):
         name = word.partition("=")[0].lstrip("-").replace("-", "_")
-        if not re.search(rf"\b(?!self\.)\w+\.{name}\s*[-+*/]*=(?!=)", whole):  # set again
+        if name not in again:
             yield word
 
 
@@ -134,7 +149,7 @@ class _Reading:
         joined = Stated()
         for flag, path in {**whole.started, **whole.told}.items():
             if flag in _DEEPSPEED and path[:1] not in ("", "-"):
-                joined = completed(joined, self._deepspeed(path))
+                joined = joined.completed(self._deepspeed(path))
         if (launcher := whole.started.get(LAUNCHER_FILE)) is None:
             return joined
         settings = settings_of(launcher, self._read(launcher) or "")
@@ -143,7 +158,7 @@ class _Reading:
             return joined
         own = _table(settings, flags().accelerate) or Stated()
         named = settings.get("deepspeed_config.deepspeed_config_file")
-        return completed(joined, own if named is None else completed(own, self._deepspeed(named)))
+        return joined.completed(own if named is None else own.completed(self._deepspeed(named)))
 
     def _deepspeed(self, path: str) -> Stated:
         text = self._read(path)
@@ -270,7 +285,7 @@ def _named(launch: Launch, family: FlagFamily) -> Iterator[Named]:
         elif not (flag in listed("hydra_paths") and named):
             by_name = kind == "config" or (kind == "recipe" and not named_so)
             yield Named(flag, (text,), shown, kind == "agreed" or by_name)
-    for word in launch.after if family.configs else positional(launch.after):
+    for word in launch.after if family.configs else launch.free:
         if PYTHON_CONFIG.fullmatch(word) or (is_config(word) and not family.configs):
             yield Named("", (word,), word[-40:], family.configs)
 
@@ -292,23 +307,9 @@ def _table(settings: Mapping[str, str], table: Mapping[str, str]) -> Stated | No
     draft = Draft(SCRIPT)
     for name, key in table.items():
         text = settings.get(name, "").strip()
-        off = ("", "auto", "null", *(OFF if key in SIGNALS else ()))
+        off = ("", "auto", "null", *(OFF if key in SIGNALS or "reshard" in name else ()))
         if text.lower() not in off and "." in key:
             draft.pair(key.partition(".")[0], key.partition(".")[2], text[:40])
         elif text.lower() not in off:
             draft.say("global_batch_size" if key == "total_batch" else key, text[:40])
     return draft.stated() if draft.texts or draft.signals or draft.pairs else None
-
-
-def completed(command: Stated, config: Stated) -> Stated:
-    """A command over the configuration that completes it: both batch sizes hold together."""
-    for name in ("batch_size", "grad_accum"):
-        if (own := command.values.get(name)) and config.values.get(name, own) != own:
-            words = f"{name}={own}, in the DeepSpeed file {config.values[name]}: no limit is set"
-            config = config.without(BATCHES, Problem(config.origins[name], words, name, True))
-    joined = command.over(config)
-    if not (batches := [name for name in BATCHES if name in config.values]):
-        return joined
-    values = {**{name: config.values[name] for name in batches}, **joined.values}
-    origins = {**{name: config.origins[name] for name in batches}, **joined.origins}
-    return replace(joined, values=values, origins=origins)

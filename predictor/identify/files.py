@@ -7,10 +7,13 @@ import json
 import math
 import os
 import posixpath
+import re
 import stat
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -33,6 +36,8 @@ for _tag in ("!", "tag:yaml.org,2002:python/"):
 _OPENING = (yaml.MappingStartEvent, yaml.SequenceStartEvent)
 _CLOSING = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
 _FAILURES = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, yaml.YAMLError)
+_nodes_in = lru_cache(2)(lambda text: list(ast.walk(ast.parse(text))))  # asked for several calls
+_PARTS = (ast.FunctionDef, ast.If, ast.For, ast.While, ast.ExceptHandler, ast.Lambda, ast.Match)
 
 
 # The text of a small file by the path that a command has, relative to where it starts; None where
@@ -129,6 +134,42 @@ def _read_python(text: str) -> dict[str, Any]:
             case ast.AnnAssign(ast.Name(name), _, ast.expr() as value):
                 found[name] = _literal(value, found)
     return found
+
+
+def called(made: Mapping[str, str], text: str, whole: str) -> Iterator[dict[str, str]]:
+    """What each call that is ``made`` in a Python program is told: plain values by their keywords.
+
+    The one without is ``first``; ``a.x`` stands as ``.x``, a name that is set once as its value,
+    what only running could tell as UNKNOWN, as all that a branch or an idle function tells does.
+    """
+    with suppress(*_FAILURES):
+        nodes = _nodes_in(text)
+        bound = (n for n in nodes if isinstance(getattr(n, "ctx", n), ast.Store | ast.arg))
+        stored = Counter(map(_name, bound))
+        values = ((_name(n.targets[0]), n.value) for n in nodes if isinstance(n, ast.Assign))
+        known = {key: _literal(value, {}) for key, value in values if stored[key] == 1}
+        for call in (node for node in nodes if isinstance(node, ast.Call)):
+            owner = _name(getattr(call.func, "value", call))
+            if re.search(rf"(?:^|\.){made['made']}$", f"{owner}.{_name(call.func)}"):
+                told = [(made["first"], one) for one in call.args[:1]]
+                told += [(one.arg, one.value) for one in call.keywords if one.arg]
+                plain = {key: _text(_literal(one, known)) or UNKNOWN for key, one in told}
+                named = {key: f".{n.attr}" for key, n in told if isinstance(n, ast.Attribute)}
+                idle = any(_may_not_run(node, call, whole) for node in nodes)
+                yield dict.fromkeys(plain, UNKNOWN) if idle else plain | named
+
+
+def _may_not_run(node: ast.AST, call: ast.Call, whole: str) -> bool:
+    """Whether a call is in a branch, a loop, or a function that the ``whole`` names once."""
+    if not isinstance(node, _PARTS) or not node.lineno <= call.lineno <= (node.end_lineno or 0):
+        return False
+    if isinstance(node, ast.FunctionDef):
+        return node.name[:2] != "__" and len(re.findall(rf"\b{node.name}\b", whole)) < 2
+    return not (isinstance(node, ast.If) and "'__name__'" in ast.dump(node.test))
+
+
+def _name(node: ast.AST) -> str:
+    return next((getattr(node, key) for key in ("attr", "id", "arg") if hasattr(node, key)), "")
 
 
 def _literal(node: ast.expr, known: Mapping[str, Any]) -> Any:

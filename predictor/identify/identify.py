@@ -19,24 +19,13 @@ from typing import Any
 from profiles.storage import shipped_yaml
 
 from ..job.training_job import CONTAINER
+from . import launch as launching
 from .command import command_stated
-from .configured import LAUNCHER_FILE, completed, deepspeed_stated
+from .configured import LAUNCHER_FILE, deepspeed_stated
 from .draft import Draft, settle
 from .files import Files, files_at, settings_of
 from .grammar import parse_mapping, parse_text
-from .launch import (
-    CONTAINERS,
-    Launch,
-    base_name,
-    family_of,
-    flags,
-    is_brief,
-    launch_of,
-    listed,
-    serves,
-    shell_file,
-    shell_text,
-)
+from .launch import CONTAINERS, Launch, base_name, family_of, flags, launch_of, listed, serves
 from .rules import RuleContext, Rules
 from .shell import JOINS, MAX_SCRIPT, Command, Script, Sourced, read_script
 from .shell_syntax import UNKNOWN
@@ -142,7 +131,7 @@ def _parsed(
         script = read_script(text, {**here, **dict(environment)}, argv[1:], _sourced(files))
     runs = list(_runs(script.commands, files))
     configs = [s for d in script.documents if (s := deepspeed_stated(d)) is not None]
-    training = _trainings(runs, files)
+    training = list(_trainings(runs, files))
     asked = sbatch_options(text)
     images = (asked.get(IMAGE, ""), *(word for run in runs for word in run.launch.before))
     stated = dated(_training(training, configs), images)
@@ -158,7 +147,7 @@ def _parsed(
         told += (Problem(SCRIPT, f"#SBATCH --time={limit[:MAX_WORD]}: {expected}"),)
     if stated.model:
         told += tuple(Problem(SCRIPT, f"{one}, and no limit is set", "gpus") for one in assumed)
-    stated = replace(stated, started=_started(runs))
+    stated = replace(stated, started=_started(runs, asked))
     problems, unclear = (*told, *stated.problems), (*stated.unclear, *copies, *beside)
     named = ("a program without a name" if one == UNKNOWN else one for one in unclear)
     short = (re.sub(f"(?<=^.{{{MAX_WORD}}}).+", "...", w, flags=re.S) for w in named)
@@ -175,7 +164,7 @@ def _beside(script: Script, files: Files | None, depth: int = 0) -> Iterator[str
             yield from _beside(inner, here, depth + 1)
         elif (launch := launch_of(words)) is not None:
             yield launch.program
-        elif words and (not is_brief(words) or (command.repeated and "sleep" in words)):
+        elif words and (not launching.is_brief(words) or (command.repeated and "sleep" in words)):
             yield words[0]
         told = (*map("=".join, command.exported.items()), *words)
         slows = flags().patterns["slows"].match
@@ -247,8 +236,9 @@ def _copies(runs: Sequence[_Run], asked: Mapping[str, str]) -> Iterator[str]:
             yield run.launch.copied
 
 
-def _started(runs: Sequence[_Run]) -> int | None:
-    """For how many GPUs launchers start a process; None where not known, or not the same."""
+def _started(runs: Sequence[_Run], asked: Mapping[str, str]) -> int | None:
+    """For how many GPUs launchers start a process, or srun where none are asked for; else None."""
+    counted = any("gpu" in name for name in (*asked, asked.get("gres", "")))
     counts = set()
     for run in runs:
         told = run.launch.started
@@ -256,7 +246,10 @@ def _started(runs: Sequence[_Run]) -> int | None:
         if told.get("--include", "").startswith("localhost:"):
             here = str(told["--include"].count(",") + 1)
         whole = told.get("--num-processes")
-        numbers = [here, told.get("--nnodes", "1")] if whole is None else [whole]
+        if run.launch.copied == "srun" and (run.joined or run.launch.joins) and not counted:
+            here = here or re.sub("^1$", "", _tasks(run, asked))
+        nodes = told.get("--nnodes") or told.get("--num-nodes", "1")
+        numbers = [here, nodes] if whole is None else [whole]
         if all(number.isdigit() for number in numbers):
             counts.add(prod(map(int, numbers)))
     return counts.pop() or None if len(counts) == 1 else None
@@ -312,10 +305,14 @@ def _sourced(files: Files | None) -> Sourced:
 
 def _inner(command: Command, files: Files | None, directory: str | None) -> Script | None:
     """What a shell text says, or of a script that may be read; None where it is neither."""
-    text = shell_text(command.words)
+    text = launching.shell_text(command.words)
     arguments = () if text is None else command.words[command.words.index(text) + 2 :]
     here = files_at(files, _outside(command.words, directory))
-    if text is None and launch_of(command.words) is None and (file := shell_file(command.words)):
+    if (
+        text is None
+        and launch_of(command.words) is None
+        and (file := launching.shell_file(command.words))
+    ):
         text, arguments = None if here is None else here(file[0]), file[1:]
     return None if text is None else read_script(text, command.exported, arguments, _sourced(here))
 
@@ -326,18 +323,14 @@ def _outside(words: Sequence[str], directory: str | None) -> str | None:
     return None if inside else directory
 
 
-def _trainings(runs: Sequence[_Run], files: Files | None) -> list[tuple[_Run, Stated]]:
+def _trainings(runs: Sequence[_Run], files: Files | None) -> Iterator[tuple[_Run, Stated]]:
     """The commands that train, with what they state."""
-    able = [run for run in runs[:MAX_TRAINING_COMMANDS] if run.launch.may_learn]
-    read = [command_stated(run.launch, files_at(files, run.directory)) for run in able]
-    return [
-        (run, stated)
-        for run, stated in zip(able, read, strict=True)
-        if run.launch.trains
-        or stated.unknown_model
-        or _TRAINING_FIELDS & set(stated.values)
-        or any(p.field not in ("file", "precision") for p in stated.problems)  # any may have those
-    ]
+    for run in (run for run in runs[:MAX_TRAINING_COMMANDS] if run.launch.may_learn):
+        stated = command_stated(run.launch, files_at(files, run.directory))
+        told = stated.unknown_model or _TRAINING_FIELDS & set(stated.values)
+        asks = any(p.field not in ("file", "precision") for p in stated.problems)  # any may those
+        if run.launch.trains or told or asks:
+            yield run, stated
 
 
 def _training(training: Sequence[tuple[_Run, Stated]], configs: Sequence[Stated]) -> Stated:
@@ -357,7 +350,7 @@ def _training(training: Sequence[tuple[_Run, Stated]], configs: Sequence[Stated]
         agreed = _without_length(agreed, "the training command is in a loop or function")
     # a DeepSpeed configuration that the script writes completes the command line
     written = _agreed(configs, "DeepSpeed configurations")
-    joined = completed(agreed, written)
+    joined = agreed.completed(written)
     others = (p for p in joined.problems if not _OF_DEEPSPEED.match(f"{p.field}:{p.text}"))
     return replace(joined, problems=tuple(others)) if written.values else joined
 
@@ -365,11 +358,9 @@ def _training(training: Sequence[tuple[_Run, Stated]], configs: Sequence[Stated]
 def _one_runs(training: Sequence[tuple[_Run, Stated]]) -> bool:
     """Whether no two commands stand in one branch, and all are told the same length."""
     lengths = {tuple(map(stated.values.get, LENGTHS)) for _, stated in training}
-    ways = [dict(run.ways) for run, _ in training]
-    return len(lengths) == 1 and all(
-        any(one[at] != other[at] for at in one.keys() & other.keys())
-        for one, other in combinations(ways, 2)
-    )
+    pairs = combinations((dict(run.ways) for run, _ in training), 2)
+    apart = (any(one[at] != other[at] for at in one.keys() & other.keys()) for one, other in pairs)
+    return len(lengths) == 1 and all(apart)
 
 
 def _agreed(stated: Sequence[Stated], what: str) -> Stated:
@@ -401,10 +392,9 @@ def _agreed(stated: Sequence[Stated], what: str) -> Stated:
 
 
 def _without_length(stated: Stated, why: str) -> Stated:
-    if not set(LENGTHS) & set(stated.values):
-        return stated
     text = f"{why}: state epochs or steps of the whole job in --comment"
-    return stated.without(LENGTHS, Problem(SCRIPT, text, "steps"))
+    asked = stated.without(LENGTHS, Problem(SCRIPT, text, "steps"))
+    return asked if set(LENGTHS) & set(stated.values) else stated
 
 
 def alike(script: str) -> str:

@@ -84,6 +84,7 @@ class Flags:
     using: Mapping[str, bool]
     computes: Mapping[str, Mapping[str, str]]
     by_itself: Mapping[str, Mapping[str, str]]
+    calls: Mapping[str, Mapping[str, str]]
 
     def may_change_time(self, flag: str, text: str | None) -> bool:
         """Whether a flag that nobody reads is none of those that leave the length alone.
@@ -159,6 +160,13 @@ class Launch:
     def told(self) -> Mapping[str, str]:
         """What is said behind each flag of it."""
         return {flag_of(n): next(iter(f), "") if v is None else v for n, v, f in said(self.after)}
+
+    @property
+    def free(self) -> list[str]:
+        """Its words that are neither flags nor settings, nor what may be the value of a flag."""
+        pairs = zip(("", *self.after), self.after, strict=False)
+        words = (word for before, word in pairs if "=" in before or before[:1] != "-")
+        return [word for word in words if word[:1] != "-" and "=" not in word]
 
     @property
     def trains(self) -> bool:
@@ -396,20 +404,12 @@ def said(words: tuple[str, ...]) -> tuple[tuple[str, str | None, tuple[str, ...]
     return tuple(found)
 
 
-def positional(words: Sequence[str]) -> list[str]:
-    """The words that are neither flags nor settings, nor what may be the value of a flag."""
-    pairs = zip(("", *words), words, strict=False)
-    free = (word for before, word in pairs if "=" in before or before[:1] != "-")
-    return [word for word in free if word[:1] != "-" and "=" not in word]
-
-
 def switched(value: str | None, following: Sequence[str]) -> str | None:
     """What a switch is set to: ``on``, a word of its own, or None where it is off, or left open."""
     if value is None and following and following[0].lower() in (ON | _NOT_ON) - {"", "none"}:
         value = following[0]
-    if value is None or value.lower() in ON:
-        return "on"
-    return None if value.lower() in _NOT_ON else value
+    word = (value or "").lower()
+    return "on" if value is None or word in ON else None if word in _NOT_ON else value
 
 
 def _launches(word: str) -> bool:

@@ -16,21 +16,8 @@ from fnmatch import fnmatchcase
 from itertools import pairwise, takewhile
 from posixpath import basename, join
 
-from .shell_syntax import (
-    UNKNOWN,
-    Arithmetic,
-    Cases,
-    Function,
-    If,
-    Joined,
-    Loop,
-    Piped,
-    Redirected,
-    Simple,
-    Statement,
-    Statements,
-    parse,
-)
+from . import shell_syntax as tree
+from .shell_syntax import UNKNOWN, Function, Redirected, Simple, Statement, Statements, parse
 from .shell_words import CHANGED, Scope, Value, Words
 
 MAX_SCRIPT = 64 * 1024
@@ -171,24 +158,24 @@ class _Reader:
                         if _leaves(inner, within=bool(self.calls)):
                             break
                 return status
-            case Piped(statements, negated):
+            case tree.Piped(statements, negated):
                 status = None
                 for inner in statements:
                     with self.scope.aside() if len(statements) > 1 else nullcontext():
                         status = self.run(inner)
                 return (not status) if negated and status is not None else status
-            case Joined():
+            case tree.Joined():
                 return self._joined(statement)
-            case If(arms):
+            case tree.If(arms):
                 self._ways(
                     (True if tests is None else self.run(tests), then) for tests, then in arms
                 )
-            case Cases(word, items):
+            case tree.Cases(word, items):
                 word = self.scope.text(word)
                 self._ways((self._matches(word, patterns), block) for patterns, block in items)
-            case Loop():
+            case tree.Loop():
                 self._loop(statement)
-            case Arithmetic(text):
+            case tree.Arithmetic(text):
                 self.tested = True
                 for name in CHANGED.findall(text):
                     self.scope.set(name, UNKNOWN)
@@ -217,7 +204,7 @@ class _Reader:
                 self.documents.append(read)
         return self.run(redirected.statement, read)
 
-    def _joined(self, both: Joined) -> bool | None:
+    def _joined(self, both: tree.Joined) -> bool | None:
         """What follows ``||``, or ``&&`` behind a test, may not run."""
         status, wanted = self.run(both.first), both.operator == "&&"
         if status is not None and status != wanted:
@@ -260,7 +247,7 @@ class _Reader:
             found = found if known else None
         return found
 
-    def _loop(self, loop: Loop) -> None:
+    def _loop(self, loop: tree.Loop) -> None:
         """Read the first turn; behind it nobody knows how many there were.
 
         A loop over one word is none, and one whose test fails at first never turns.
@@ -290,7 +277,7 @@ class _Reader:
         match tests.statements:
             case (Simple(("getopts", *_)),):
                 return self.scope.values.get("#") == "0"
-            case (Arithmetic(text),):
+            case (tree.Arithmetic(text),):
                 return self.scope.values.get("#") == "0" and bool(_COUNTED.fullmatch(text))
             case (Simple(words),):
                 with self.scope.aside():
@@ -379,9 +366,9 @@ class _Reader:
     def _add(self, words: Sequence[str], given: Mapping[str, str] | None = None) -> None:
         """Keep a command, and what a shell that it starts knows; any other program, of devices."""
         values = self.scope.values
-        names = values if self.exports_all else self.scope.exported
-        seen = {n: v for n in names if isinstance(v := values.get(n), str)}
-        seen |= given or {}
+        names = [n for n in values if self.exports_all or n in self.scope.exported]
+        seen = {n: v for n in names if isinstance(v := values[n], str)}
+        seen.update(given or {})
         if not any(_SHELL.search(word) for word in words):
             seen = {name: value for name, value in seen.items() if name.startswith(_TOLD)}
         place, repeated = self._directory, self.repeated > 0
@@ -397,6 +384,7 @@ class _Reader:
     def _moved(self, words: Sequence[str]) -> str:
         """Where ``cd`` leads; not known where a variable says it."""
         to = words[1] if len(words) == 2 and words[0] == "cd" else UNKNOWN
+        to = re.sub("^~(?=/|$)", str(self.scope.values.get("HOME", "~")), to)
         lost = self._directory is None and not to.startswith("/")
         known = not (lost or UNKNOWN in to or to.startswith(("-", "~")))
         return join(self._directory or "", to) if known else UNKNOWN
@@ -464,7 +452,12 @@ class _Reader:
             self.exports_all = not {"+a", "+o"} & {*given}
             self.scope.exported.update(() if self.exports_all else self.scope.values)
         options = not given or given[0].startswith(("-", "+"))  # of the shell, not `$1` and on
-        if first == "shift" or (first == "set" and ("--" in given or not options)):
+        if first == "shift":
+            count, held = "".join(given) or "1", self.scope.values.get("@")
+            held = held if isinstance(held, tuple) and not self.repeated else ()
+            gone = held[: int(count)] if count in map(str, range(len(held) + 1)) else (UNKNOWN,)
+            self.give((UNKNOWN,) if UNKNOWN in gone else held[len(gone) :])
+        elif first == "set" and ("--" in given or not options):
             self.give((UNKNOWN,))
 
 
@@ -476,7 +469,7 @@ def _assigned_in(part: object) -> Iterator[str]:
     elif isinstance(part, Simple):
         words = part.words[1:] if part.words[:1] and part.words[0] in _SETTERS else part.words
         yield from map(_assigned, words if all(map(_is_assignment, words)) else ())
-    elif isinstance(part, Arithmetic):
+    elif isinstance(part, tree.Arithmetic):
         yield from CHANGED.findall(part.text)
     else:
         for name in getattr(part, "__slots__", ()):

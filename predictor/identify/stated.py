@@ -24,6 +24,7 @@ _SPLITS = (*_REPLICA, "expert_parallel", "virtual_stages")
 PAIRS = ("options", "variant")
 # Fields that a time follows from: said, but not readable, they must not be taken as their default.
 DECISIVE = frozenset((*BATCHES, *LENGTHS, *_SIZES, *_SPLITS, *PAIRS, "phases", "file"))
+KINDS = {"lora", "quantized_base", "frozen", "objective"}  # options that say what is trained
 SCRIPT = "script"
 NOTES = "#PT"  # the origin of lines of a script that are written for us
 FILE = "file"  # the origin of what a configuration says
@@ -102,7 +103,9 @@ class Stated:
     def doubts(self) -> tuple[Problem, ...]:
         """Problems with what a time follows from, where no other place states that."""
         stated = self.settled(ALTERNATIVES[1:])
-        return tuple(p for p in self.problems if p.field in DECISIVE - stated)
+        known = bool(KINDS & dict(self.values.get("options", ())).keys())  # whether adapters are
+        open_to = DECISIVE - stated, DECISIVE - (stated if known else stated - {"options"})
+        return tuple(p for p in self.problems if p.field in open_to[p.contradiction])
 
     @property
     def contradictions(self) -> tuple[Problem, ...]:
@@ -183,6 +186,17 @@ class Stated:
             (*self.unclear, *(() if "file" in settled else weaker.unclear)),
             self.started or weaker.started,
         )
+
+    def completed(self, config: Stated) -> Stated:
+        """This of a command over the configuration that completes it: both batch sizes hold."""
+        for name in ("batch_size", "grad_accum"):
+            if (own := self.values.get(name)) and config.values.get(name, own) != own:
+                why = f"{name}={own}, in the DeepSpeed file {config.values[name]}: no limit is set"
+                config = config.without(BATCHES, Problem(config.origins[name], why, name, True))
+        joined, batches = self.over(config), [name for name in BATCHES if name in config.values]
+        values = {**{name: config.values[name] for name in batches}, **joined.values}
+        origins = {**{name: config.origins[name] for name in batches}, **joined.origins}
+        return replace(joined, values=values, origins=origins)
 
     def job(self, **given: Any) -> TrainingJob:
         """The job of ``job_fields``; raises JobError where they contradict each other too."""

@@ -532,6 +532,8 @@ def test_a_size_of_images_may_stand_in_brackets() -> None:
         ("deepspeed --num_gpus 2", 2),
         ("deepspeed --include localhost:0,1,5", 3),
         ("torchrun --nproc_per_node=4 --nnodes $NODES", None),
+        ("deepspeed --num_gpus 2 --num_nodes 3", 6),
+        ("deepspeed --num_gpus 2 --num_nodes $NODES", None),
         ("python", None),
         ("CUDA_VISIBLE_DEVICES=0,2,3 python", 3),
         ("CUDA_VISIBLE_DEVICES=$SLURM_LOCALID python", None),
@@ -895,3 +897,31 @@ def test_a_configuration_is_told_by_the_form_of_its_flag(flag: str, named: bool)
     files = {"a/b.json": '{"num_train_epochs": 7}'}.get
     stated = identify(argv=f"python train.py {flag} a/b.json --lr 1".split(), files=files)
     assert (stated.values.get("epochs") == 7) == named
+
+
+@pytest.mark.parametrize(
+    ("asked", "before", "started"),
+    [
+        ("--nodes=3 --ntasks-per-node=8 --partition=gpu", "export MASTER_ADDR=here", 24),
+        ("--nodes=3 --ntasks-per-node=8 --gres=gpu:8", "export MASTER_ADDR=here", None),
+        ("--nodes=3 --ntasks-per-node=8 --gpus-per-task=1", "export MASTER_ADDR=here", None),
+        ("--ntasks=1", "export MASTER_ADDR=here", None),
+        ("--ntasks=8", "", None),  # copies that know nothing of each other
+    ],
+)
+def test_tasks_that_train_together_have_a_gpu_each(
+    asked: str, before: str, started: int | None
+) -> None:
+    text = f"#!/bin/bash\n#SBATCH {asked}\n{before}\nsrun python train.py {FLAGS}"
+    assert parse_script(text).started == started
+
+
+def test_where_adapters_would_be_is_nothing_where_they_are_off() -> None:
+    for word, told in (("True", {"lora", "lora_rank", "lora_targets"}), ("False", set())):
+        flags = f"is_peft={word} peft_config.r=8 peft_config.target_modules=all-linear"
+        found = parse_script(f"accelerate launch train.py {FLAGS} {flags}")
+        assert {name for name, _ in found.values.get("options", ())} == told
+
+
+def test_what_fills_a_replay_plays_between_its_steps() -> None:
+    assert not parse_script(f"python train.py {FLAGS} --prefill 5000").values

@@ -396,6 +396,7 @@ def test_more_than_one_pass_of_a_network_is_told_and_carries_no_limit(program: s
     said = f"python {program} --batch-size 256 --epochs 100 --dataset imagenet --amp"
     stated = read(said)
     assert any("are not priced" in one.text for one in stated.contradictions)
+    assert stated.model is None
     assert "options" not in stated.values
 
 

@@ -223,7 +223,13 @@ def test_a_command_in_a_loop_or_function_is_marked(text: str) -> None:
         ('f() {\nA=2\nrun $A\n}\nf "$@" 2>&1 | tee x', [("run", "2")]),
         ("A=1\nf() { local A=2; run $A; }\nf\nrun $A", [("run", "2"), ("run", "1")]),
         ("A=1\nf() { A=2; }\nrun $A\nf\nrun $A", [("run", "1"), ("run", "2")]),
-        ("f() { shift; run $1; }\nf 1 2\nrun $1", [("run", UNKNOWN), ("run", "a")]),
+        ("f() { shift; run $1; }\nf 1 2\nrun $1", [("run", "2"), ("run", "a")]),
+        ('f() { shift 2; "$@"; }\nf 1 2 run 3', [("run", "3")]),
+        ('f() { shift; "$@"; }\nf a run $B', [("run", UNKNOWN)]),
+        ('f() { shift; "$@"; }\nf $B run 1', [(UNKNOWN,)]),
+        ("f() { shift 3; run $1; }\nf 1 2", [("run", UNKNOWN)]),
+        ("f() { if x; then shift; fi; run $1; }\nf 1 2", [("run", UNKNOWN)]),
+        ("f() { for i in 3 4; do shift; done; run $1; }\nf 1 2 3", [("run", UNKNOWN)]),
         ("f() { run 1; }\nf() { run 2; }\nf", [("run", "2")]),
         ("f() { run $1; }\nA=1\ntrap 'A=2; f $A' EXIT\nrun $A", [("run", "2"), ("run", "1")]),
         ("if false_; then f() { run 1; }; fi\nf", [("f",), ("run", "1")]),
@@ -234,7 +240,7 @@ def test_a_command_in_a_loop_or_function_is_marked(text: str) -> None:
     ],
 )
 def test_a_function_is_read_where_it_is_called(text: str, runs: list[tuple[str, ...]]) -> None:
-    assert [c for c in words(text, "a") if c[0] in ("run", "f")] == runs
+    assert [c for c in words(text, "a") if c[0] in ("run", "f", UNKNOWN)] == runs
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from predictor.identify.files import user_files
 from predictor.identify.grammar import parse_text, stated_text
 from predictor.identify.identify import identify
 from predictor.identify.stated import Stated
+from predictor.job.precision import Precision
 from predictor.physics.job_graph import job_graph
 from predictor.settings import Evidence
 
@@ -532,8 +533,10 @@ LLAMA = "model: {dtype: bfloat16, model_config: {is_llama_config: true, num_hidd
             "torchrun run_train.py --config-file c.yaml",
             LLAMA + "parallelism: {dp: 4, tp: 2}\noptimizer: {zero_stage: 1}\n"
             "tokens: {micro_batch_size: 2, batch_accumulation_per_replica: 8,"
-            " sequence_length: 4096, train_steps: 50}\n",
-            "model=gpt-style batch=2 grad_accum=8 seq_len=4096 steps=50 tensor_parallel=2 zero=1",
+            " sequence_length: 4096, train_steps: 50}\n"
+            "checkpoints: {resume_checkpoint_path: ../runs/20}\n",
+            "model=gpt-style batch=2 grad_accum=8 seq_len=4096 steps=50 tensor_parallel=2 zero=1"
+            " options=resumed=on",
         ),
         (
             "composer train.py c.yaml",
@@ -616,3 +619,93 @@ def test_adapters_that_a_program_has_only_where_it_is_asked_are_no_question(tmp_
         argv = ("python", "mine.py", *VISION.split(), "--amp")
         stated = identify(argv=argv, files=user_files(tmp_path))
         assert any(problem.field == "options" for problem in stated.problems) == asks
+
+
+ARGUMENTS = "args = TrainingArguments('out', num_train_epochs={epochs}, bf16=True)\n"
+NET = "net = AutoModelForCausalLM.from_pretrained({name})\n"
+MINE = {"epochs": 3, "precision": Precision.MIXED_BF16_FP32}
+PART = "p.add_argument('--epochs', default=7)\n" + ARGUMENTS.format(epochs="args.epochs")
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "told"),
+    [
+        (ARGUMENTS.format(epochs=3), "", MINE),
+        (NET.format(name="'gpt2'") + ARGUMENTS.format(epochs=3), "", {"model": "gpt2-124m"} | MINE),
+        ("N = 3\n" + ARGUMENTS.format(epochs="N"), "", MINE),
+        ("N = 3\nN = 4\n" + ARGUMENTS.format(epochs="N"), "", {"precision": MINE["precision"]}),
+        ("def main():\n  " + ARGUMENTS.format(epochs=3) + "main()\n", "", MINE),
+        ("def idle():\n  " + ARGUMENTS.format(epochs=3), "", {}),
+        ("if sys.argv[1:]:\n  " + ARGUMENTS.format(epochs=3), "", {}),
+        ("if __name__ == '__main__':\n  " + ARGUMENTS.format(epochs=3), "", MINE),
+        ("for fold in range(5):\n  " + ARGUMENTS.format(epochs=3), "", {}),
+        (ARGUMENTS.format(epochs=3) * 2, "", {}),
+        ("# " + ARGUMENTS.format(epochs=3), "", {}),
+        (f"'''{ARGUMENTS.format(epochs=3)}'''\n".replace("'out', ", ""), "", {}),
+        (ARGUMENTS.format(epochs=3) + "args.num_train_epochs = 5\n", "", MINE | {"epochs": None}),
+        (ARGUMENTS.format(epochs=3), "--num_train_epochs 5", MINE | {"epochs": 5}),
+        (PART, "--epochs 5", MINE | {"epochs": 5}),
+        (PART, "", MINE | {"epochs": 7}),
+        (PART.replace("7", "f()"), "", MINE | {"epochs": None}),
+        (NET.format(name="name") + ARGUMENTS.format(epochs=3), "", MINE),
+        (NET.format(name="'gpt2'") * 2 + ARGUMENTS.format(epochs=3), "", MINE),
+        ("t = pl.Trainer(max_epochs=4, precision='bf16-mixed')\n", "", MINE | {"epochs": 4}),
+        ("t = Trainer(net, epochs=4)\n", "", {}),
+        (
+            "YOLO('yolov8n.pt').train(data='coco.yaml', epochs=4, batch=16, imgsz=640)\n",
+            "",
+            {"model": "yolov8n", "epochs": 4, "global_batch_size": 16, "image_size": (640, 640)},
+        ),
+        ("net.train(data=data, epochs=4, batch=16)\n", "", {}),
+        ("TrainingArguments(" + "(" * 5000, "", {}),
+    ],
+)
+def test_what_a_program_tells_its_only_trainer(
+    tmp_path: Path, text: str, flags: str, told: dict[str, object]
+) -> None:
+    (tmp_path / "train.py").write_text(text)
+    argv = ("python", "train.py", *flags.split())
+    stated = identify(argv=argv, files=user_files(tmp_path))
+    found = {"model": stated.model} if stated.model else {}
+    found |= {k: v for k, v in stated.values.items() if k in ("epochs", "precision")}
+    found |= {k: v for k, v in stated.values.items() if k in ("global_batch_size", "image_size")}
+    assert found == {key: value for key, value in told.items() if value is not None}
+
+
+def test_a_home_that_is_known_is_gone_to(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "c.json").write_text('{"per_device_train_batch_size": 8}')
+    script = "#!/bin/bash\ncd ~/mine\npython train.py --model gpt2 --config c.json\n"
+    for home, told in (({"HOME": str(tmp_path)}, 8), ({}, None)):
+        stated = identify(script=script, environment=home, files=user_files(tmp_path))
+        assert stated.values.get("batch_size") == told
+
+
+def test_adapters_that_a_program_makes_are_asked_for_beside_other_options(tmp_path: Path) -> None:
+    made = ARGUMENTS.format(epochs=3).replace("bf16", "gradient_checkpointing=True, bf16")
+    (tmp_path / "train.py").write_text(f"{made}net = get_peft_model(net, config)\n")
+    for flags, asks in (("", True), ("--use_lora", False)):
+        argv = ("python", "train.py", *flags.split())
+        stated = identify(argv=argv, files=user_files(tmp_path))
+        assert ("act_ckpt", "on") in stated.values["options"]
+        assert any(doubt.field == "options" for doubt in stated.doubts) == asks
+
+
+def test_a_program_that_generates_between_its_steps_has_not_their_time(tmp_path: Path) -> None:
+    argv = ("python", "train.py", "--model", "gpt2", "--batch_size", "4", "--epochs", "3")
+    for made, read in (("OwnGRPOTrainer(config)", False), ("Trainer(config)", True)):
+        (tmp_path / "train.py").write_text(f"trainer = {made}\ntrainer.train()\n")
+        assert bool(identify(argv=argv, files=user_files(tmp_path)).values) == read
+
+
+@pytest.mark.parametrize(
+    ("word", "sharding"), [("true", "fsdp"), ("FULL_SHARD", "fsdp"), ("false", None)]
+)
+def test_the_second_fsdp_of_accelerate(tmp_path: Path, word: str, sharding: str | None) -> None:
+    told = "fsdp_version: 2, fsdp_activation_checkpointing: true"
+    file = f"fsdp_config: {{{told}, fsdp_reshard_after_forward: {word}}}\n"
+    (tmp_path / "fsdp.yaml").write_text(file)
+    argv = f"accelerate launch --config_file fsdp.yaml train.py {VISION}"
+    stated = identify(argv=tuple(argv.split()), files=user_files(tmp_path))
+    assert stated.values.get("sharding") == sharding
+    assert ("act_ckpt", "on") in stated.values["options"]
