@@ -20,6 +20,8 @@ from predictor.job.training_job import TrainingJob
         ("mxnet", "mxnet"),
         ("paddle", "paddlepaddle"),
         ("nemo (pytorch)", "nemo"),
+        ("NeMo AutoModel 26.02", "pytorch"),
+        ("automodel", "pytorch"),
         ("megatron-lm pytorch", "megatron"),
         ("llm-foundry", "llm-foundry"),
         ("jax/flax", "jax"),
