@@ -14,6 +14,7 @@ from predictor.estimate.measurement import measurement
 from predictor.graphs.catalog import entry_of
 from predictor.job.training_job import TrainingJob
 from predictor.physics.job_graph import job_graph, storage_of
+from predictor.physics.optimizer import optimizer_rule, update_launches
 from predictor.physics.step import StepModel, busy_s, host_rates
 
 SMALL = TrainingJob(model="resnet50", precision="amp", gpu="h100", batch_size=1)
@@ -98,6 +99,20 @@ def test_eager_pytorch_runs_each_cast_and_each_operation_of_an_update(steps: Ste
     assert job.but(model="gpt2-124m", framework="pytorch 2.9").software.fused_update
     bert = job.but(model="bert-large", framework="nvcr.io/nvidia/pytorch:21.11-py3")
     assert not bert.software.casts_one_by_one
+
+
+def test_pytorch_2_updates_lists_of_tensors_in_few_launches() -> None:
+    job = TrainingJob(model="gpt2-124m", precision="amp", gpu="a100", batch_size=4)
+    before, since, apex = (
+        update_launches(one, optimizer_rule(one.optimizer or ""), 148)
+        for one in (
+            job.but(framework="pytorch 1.13", optimizer="adamw"),
+            job.but(framework="pytorch 2.0", optimizer="adamw"),
+            job.but(framework="pytorch 2.0", optimizer="lamb"),
+        )
+    )
+    assert since < 0.1 * before  # foreach
+    assert apex > 148
 
 
 def test_deepspeed_casts_the_network_whatever_its_stage(steps: StepModel) -> None:
