@@ -22,6 +22,7 @@ from predictor.job.training_job import TrainingJob
         ("nemo (pytorch)", "nemo"),
         ("NeMo AutoModel 26.02", "pytorch"),
         ("automodel", "pytorch"),
+        ("llm.c", "megatron"),
         ("megatron-lm pytorch", "megatron"),
         ("llm-foundry", "llm-foundry"),
         ("jax/flax", "jax"),
