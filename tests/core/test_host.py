@@ -122,6 +122,9 @@ def test_deepspeed_casts_the_network_whatever_its_stage(steps: StepModel) -> Non
     deepspeed = job.but(framework="deepspeed 0.3.0 / torch 1.6.0")
     assert deepspeed.software.half_weights
     assert storage_of(deepspeed).full == 2 < storage_of(job).full
+    mixture = job.but(model="qwen3-30b-a3b", framework="nemo automodel")
+    assert mixture.but(options="moe_dispatcher=deepep").software.half_weights  # by FSDP2
+    assert not mixture.software.half_weights
     assert steps.price(deepspeed).memory_s < 0.9 * steps.price(job).memory_s
     assert not deepspeed.but(options="amp=native").software.half_weights
 
