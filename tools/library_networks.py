@@ -221,6 +221,12 @@ _VIDEOMAE = {
     "videomae-large": (1024, 24, 16),
     "videomae-huge": (1280, 32, 16),
 }
+# MAE's pretraining, which encodes a quarter of the patches: width, layers, heads, side of a patch.
+_MAE = {
+    "vit-mae-base": (768, 12, 12, 16),
+    "vit-mae-large": (1024, 24, 16, 16),
+    "vit-mae-huge": (1280, 32, 16, 14),
+}
 # WavLM with CTC: width, layers, heads, norms of the large one.
 _WAVLM = {"wavlm-base": (768, 12, 12, False), "wavlm-large": (1024, 24, 16, True)}
 # ALBERT: width, layers, heads, width of the MLP.
@@ -435,6 +441,17 @@ def _timesformer(library: Any, _: str) -> Network:
 def _pictures(batch: int, count: int, side: int) -> Mapping[str, torch.Tensor]:
     """Pictures of a video."""
     return {"pixel_values": torch.empty(batch, count, 3, side, side)}
+
+
+def _mae(library: Any, model: str) -> Network:
+    width, layers, heads, patch = _MAE[model]
+
+    def make(side: int) -> torch.nn.Module:
+        sizes = _sizes(width, layers, heads, 4 * width)
+        config = library.ViTMAEConfig(**sizes, image_size=side, patch_size=patch)
+        return _Logits(library.ViTMAEForPreTraining(config))
+
+    return Network(make, images, 224, sized=True)
 
 
 def _wavlm(library: Any, model: str) -> Network:
@@ -1070,6 +1087,7 @@ _OF_TRANSFORMERS: Mapping[str, Callable[[Any, str], Network]] = {
     **dict.fromkeys(_NUCLEOTIDE, _nucleotide),
     **dict.fromkeys(_SIGLIP, _siglip),
     **dict.fromkeys(_VIDEOMAE, _videomae),
+    **dict.fromkeys(_MAE, _mae),
     **dict.fromkeys(_WAVLM, _wavlm),
     **dict.fromkeys(_CLIP, _clip),
     **dict.fromkeys(_DETR, _detr),

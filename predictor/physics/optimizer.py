@@ -7,6 +7,7 @@ from profiles.gpus import CPU
 from ..graphs.catalog import ModelEntry
 from ..graphs.families.stored import find_traced
 from ..graphs.operator import Direction, Kind, Operator
+from ..job.frameworks import PYTORCH
 from ..job.precision import Dtype
 from ..job.software import TRACED, OptimizerRule, optimizer_named, optimizer_rules
 from ..job.training_job import TrainingJob
@@ -18,6 +19,7 @@ from .operator_time import OperatorTimes
 # Megatron-LM and NeMo, flat parameters under FSDP in llm-foundry.
 FUSED_BY_DEFAULT = LOW_WEIGHTS | LOW_ACTIVATIONS
 FUSED_LAUNCHES = 0.05  # per weight tensor, as the fused entries of optimizers.yaml
+LISTS_SINCE = 2023.2  # PyTorch 2.0 runs each operation of torch.optim over lists of tensors
 BYTES_OF_LAUNCH = 10  # per weight, FP32, where launches are not fused: 1.5 tensors read, 1 written
 # A tensor-by-tensor AdamW takes 76 us and SGD 14 us for a tensor of 64 elements, where an addition
 # takes 2.5 us (Xeon, 2 GHz, torch 2.13): so many launches more for each that moves something.
@@ -29,11 +31,7 @@ SPELLS_OUT = "tensorflow1"  # runs a kernel for each operation that BERT's optim
 
 
 def optimizer_rule(name: str) -> OptimizerRule:
-    """Traffic and launches of an optimizer.
-
-    The name of a traced network means the optimizer it was traced with, that of one without an
-    optimizer Adam.
-    """
+    """Traffic and launches of an optimizer, that of a traced network by its name; else Adam's."""
     if TRACED in name:
         found = find_traced(name)
         if found is None or (update := found.model.update) is None:
@@ -96,4 +94,6 @@ def update_launches(job: TrainingJob, rule: OptimizerRule, tensors: float) -> fl
     each = rule.launches_per_tensor
     if job.framework in FUSED_BY_DEFAULT:
         each = min(each, FUSED_LAUNCHES)
+    elif job.framework == PYTORCH and job.software.date >= LISTS_SINCE:  # Muon's are matrices
+        each *= FUSED_LAUNCHES if rule.eager_bytes or not rule.state_bytes_per_parameter else 1
     return tensors * (each + FUSED_LAUNCHES * job.precision.mixed)

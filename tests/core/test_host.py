@@ -14,6 +14,7 @@ from predictor.estimate.measurement import measurement
 from predictor.graphs.catalog import entry_of
 from predictor.job.training_job import TrainingJob
 from predictor.physics.job_graph import job_graph, storage_of
+from predictor.physics.optimizer import optimizer_rule, update_launches
 from predictor.physics.step import StepModel, busy_s, host_rates
 
 SMALL = TrainingJob(model="resnet50", precision="amp", gpu="h100", batch_size=1)
@@ -100,6 +101,20 @@ def test_eager_pytorch_runs_each_cast_and_each_operation_of_an_update(steps: Ste
     assert not bert.software.casts_one_by_one
 
 
+def test_pytorch_2_updates_lists_of_tensors_in_few_launches() -> None:
+    job = TrainingJob(model="gpt2-124m", precision="amp", gpu="a100", batch_size=4)
+    before, since, apex = (
+        update_launches(one, optimizer_rule(one.optimizer or ""), 148)
+        for one in (
+            job.but(framework="pytorch 1.13", optimizer="adamw"),
+            job.but(framework="pytorch 2.0", optimizer="adamw"),
+            job.but(framework="pytorch 2.0", optimizer="lamb"),
+        )
+    )
+    assert since < 0.1 * before  # foreach
+    assert apex > 148
+
+
 def test_deepspeed_casts_the_network_whatever_its_stage(steps: StepModel) -> None:
     job = TrainingJob(
         model="gpt2-124m", precision="amp", gpu="v100", gpus=8, batch_size=4, framework="torch 1.6"
@@ -107,6 +122,9 @@ def test_deepspeed_casts_the_network_whatever_its_stage(steps: StepModel) -> Non
     deepspeed = job.but(framework="deepspeed 0.3.0 / torch 1.6.0")
     assert deepspeed.software.half_weights
     assert storage_of(deepspeed).full == 2 < storage_of(job).full
+    mixture = job.but(model="qwen3-30b-a3b", framework="nemo automodel")
+    assert mixture.but(options="moe_dispatcher=deepep").software.half_weights  # by FSDP2
+    assert not mixture.software.half_weights
     assert steps.price(deepspeed).memory_s < 0.9 * steps.price(job).memory_s
     assert not deepspeed.but(options="amp=native").software.half_weights
 

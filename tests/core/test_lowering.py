@@ -215,6 +215,16 @@ class TestWhatEagerCodeSpellsOut:
         assert not chains & {t.operator.function for t in operators(fused_layers)}
         assert pointwise_bytes(fused_layers) < 0.7 * pointwise_bytes(eager)
 
+    def test_a_spelt_norm_moves_more_backward_than_forward(self) -> None:
+        """LlamaRMSNorm of Transformers under autograd: 36 bytes an element, and 92."""
+        typed = operators(self.LLAMA)
+        at = next(i for i, t in enumerate(typed) if t.operator.function == "spelt_rms_norm")
+        norm = next(t for t in reversed(typed[:at]) if t.operator.kind is Kind.LAYER_NORM)
+        elements = typed[at].operator.dims[1]
+        assert norm.operator.dims[0] * norm.operator.dims[1] == elements
+        assert typed[at].bytes / elements == pytest.approx(36 - 10, abs=2)  # a norm is priced 10
+        assert typed[at + 1].bytes / elements == pytest.approx(92 - 26, abs=8)  # and 19 to 33
+
     def test_attention_in_one_kernel_copies_no_heads(self) -> None:
         layers = self.LLAMA.but(options="flash_attention=on"), self.LLAMA.but(framework="nemo")
         moves = [

@@ -242,7 +242,10 @@ def test_recomputation_ends_early_in_today_s_pytorch_and_in_jax() -> None:
         for name, date in (("pytorch", None), ("jax", 2023.0), ("megatron", None))
     }
     assert early == {"pytorch": True, "jax": True, "megatron": False}
-    assert not job.but(framework_date=2025.0).software.recompute_ends_early
+    older = job.but(framework_date=2025.0)
+    assert not older.software.recompute_ends_early
+    for sharded in ("full_shard", "hybrid_shard", "on"):  # by checkpoint_wrapper
+        assert older.but(options=f"fsdp={sharded}").software.recompute_ends_early
 
 
 @given(job=jobs(SPLITTABLE), accum=st.sampled_from((1, 2, 4, 16)))

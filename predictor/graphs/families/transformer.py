@@ -146,13 +146,12 @@ def vocab_share(vocab: int, tensor_parallel: int, divisor: int = 1) -> int:
 
 
 def norm(b: GraphBuilder, block: Block, rows: int, width: int | None = None) -> None:
-    """Layer norm or RMS norm; eager RMS norm is a chain of pointwise launches."""
+    """Layer norm or RMS norm; the eager one moves 36 and 92 bytes an element under autograd."""
     if width is None:
-        rows = ceil(rows / block.norm_shares)
-    width = width or block.hidden
+        rows, width = ceil(rows / block.norm_shares), block.hidden
     b.layer_norm(rows, width, bias=block.norm_bias)
     if block.rms_norm and not block.fused:
-        b.chain(rows * width, (5, 4, 6), (6, 1, 8), "spelt_rms_norm")
+        b.chain(rows * width, (4, 2.5, 7), (9, 7, 14), "spelt_rms_norm")
 
 
 def residual(b: GraphBuilder, block: Block, rows: int) -> None:
@@ -169,8 +168,8 @@ def rotary(b: GraphBuilder, block: Block, elements: float) -> None:
     """Rotary embedding of ``elements`` query and key elements (Su et al. arXiv 2104.09864)."""
     if block.fused:
         b.move(elements)
-        return
-    b.chain(elements, (5.5, 4.5, 10), (5.5, 4.5, 12), "rotary")
+    else:
+        b.chain(elements, (5.5, 4.5, 10), (7.5, 6.5, 14), "rotary")
 
 
 def attend(

@@ -81,12 +81,14 @@ class Wires:
         return Traffic(node_s=seconds, exposed_s=seconds)
 
 
-# Bytes of one gradient bucket of torch DDP; the last one can never be hidden.
-BUCKET_BYTES = 25 * 2**20
+BUCKET_BYTES = 25 * 2**20  # of one gradient bucket of torch DDP; the last can never be hidden
 # An all-reduce behind the backward pass costs the step this share of its time all the same: its
 # kernels take multiprocessors and bandwidth from the work beside them. Of 0, 0.3, 0.5, 0.7 and 1
 # the best for the way from one GPU to several over five sources; in some of them 1 was better.
 CONTENTION = 0.7
+# The same of sharded units, of 0, 0.2, 0.35, 0.5, 0.7 and 1 over 237 runs of llm-foundry and two
+# draws: work beside messages takes up to two fifths longer (arXiv 2507.03114).
+SHARDED_CONTENTION = 0.5
 # What each further GPU of a ring costs a step in every message of a sharded unit, hidden or not:
 # 1.5 to 2.6 us from 128 to 512 H100 (llm-foundry's tables of MPT-1B, -3B and -7B).
 RANK_S = 2e-6
@@ -134,11 +136,10 @@ def gradient_traffic(wires: Wires, group: Group, held: Replica, storage: Storage
 def _fully_sharded(wires: Wires, group: Group, held: Replica, storage: Storage) -> Traffic:
     job = wires.job
     shard = Group(group.in_node, 1) if job.shards == "hsdp" else group
-    reduced = _reduced(job, storage)
-    gathered = held.weights * _sent(job) + held.frozen_bytes
-    gather = wires.send("all_gather", gathered, shard)
-    scatter = wires.send("reduce_scatter", held.weights * reduced, shard)
-    first = 1.0 if job.shards == "zero3" else 1 / held.units
+    reduced = held.weights * _reduced(job, storage)
+    gather = wires.send("all_gather", held.weights * _sent(job) + held.frozen_bytes, shard)
+    scatter = wires.send("reduce_scatter", reduced, shard)
+    first = 1.0 if job.shards == "zero3" else max(1 / held.units, SHARDED_CONTENTION)
     forward = gather.behind(held.forward_s, first=first)
     kept = job.pipeline_parallel > 1
     backward = (scatter if kept else gather + scatter).behind(held.backward_s, first=first)
@@ -147,9 +148,8 @@ def _fully_sharded(wires: Wires, group: Group, held: Replica, storage: Storage) 
     ring = Traffic(waited * inside, waited * (not inside), waited)
     total = (forward + backward + ring).times(1 if kept else job.micro_steps)
     if job.shards == "hsdp" and group.nodes > 1:
-        between = Group(group.nodes, group.nodes)
-        own = held.weights * reduced / shard.gpus
-        total += wires.send("all_reduce", own, between).behind(held.backward_s, first=first)
+        summed = wires.send("all_reduce", reduced / shard.gpus, Group(group.nodes, group.nodes))
+        total += summed.behind(held.backward_s, first=first)
     return total
 
 
