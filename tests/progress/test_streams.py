@@ -1250,3 +1250,35 @@ def test_a_time_that_counts_in_hundredths_of_minutes_is_no_time_of_a_step() -> N
         for n in range(1, 133)
     )
     assert read("".join(lines)).seconds_per_unit == pytest.approx(0.0051, rel=0.05)
+
+
+def test_epochs_that_were_printed_without_line_ends_are_lines() -> None:
+    lines = (f"epoch: {n}/300, train_loss: 1.{n}, train_acc: 0.{n}" for n in range(1, 90))
+    found = read("".join(lines))  # the last one may be cut
+    assert (found.at, found.total) == (88, 300)
+
+
+def test_an_epoch_with_its_steps_is_a_training_without_a_word_for_losses() -> None:
+    lines = (
+        f"{(BEGAN + timedelta(seconds=350 * n)).isoformat(' ')} INFO Epoch{n // 50}"
+        f" [{n % 50 * 100}/5000] stage 0 = 5.{n} stage 1 = 2.{n}\n"
+        for n in range(1, 120)
+    )
+    found = read("".join(lines))
+    assert (found.kind, found.at) == (ProgressKind.TRAINING, 2 * 5000 + 1900)
+    assert found.seconds_per_unit == pytest.approx(3.5, rel=0.05)
+    tests = (f"Epoch {n} test [{n}/50]: 5.{n}\n" for n in range(1, 30))
+    assert read("".join(tests)).kind != ProgressKind.TRAINING
+
+
+def test_two_runs_in_one_file_are_told_apart_by_the_words_of_their_lines() -> None:
+    lines = []
+    for n in range(600):  # the teacher began 25 epochs before
+        now = (BEGAN + timedelta(seconds=5 * n)).isoformat(" ")
+        for name, epoch in (("Teacher", 26 + n // 10), ("Student", 1 + n // 10)):
+            if n % 10 == 0:
+                lines.append(f"{now} INFO - {name} Epoch {epoch}/100\n")
+            lines.append(f"{now} INFO - {name} - Batch {n % 10 * 100}/1000, Loss: 0.5\n")
+    found = read("".join(lines))
+    assert found.at in {59_900, 84_900}
+    assert found.seconds_per_unit == pytest.approx(0.05, rel=0.1)

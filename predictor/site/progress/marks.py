@@ -239,7 +239,8 @@ def _kind(before: str, text: str, found: Mark) -> str:
         return OTHER
     if known.EVALUATION_WORDS.search(words) and "train" not in before.lower():
         return EVALUATION
-    if found.epoch is not None and (bar is not None or found.epoch.total):
+    of_epochs = found.epoch is not None and (bar or found.epoch.total or found.inner)
+    if of_epochs and not known.EVALUATION_WORDS.search(text[found.start : found.end]):
         return TRAINING
     if bar is not None and known.OTHER_WORDS.search(words) and not known.LOSS_WORDS.search(text):
         return OTHER

@@ -45,6 +45,7 @@ _BACK_SHARE = 0.05  # of numbers that fall back
 _LOSS_SHARE = 0.2  # losses a line of a training that prints them on other lines
 _DIGITS = str.maketrans("123456789", "000000000")
 _COUNTED = 10  # of such a count another one is not the same by chance
+_TURNS = 2  # of two runs that one file holds at once
 _ETAS = 3  # of the last lines; the first ones hold the start of the loader
 
 
@@ -137,7 +138,7 @@ def read_bytes(
 
 def _complete(raw: bytes) -> Iterator[str]:
     """The lines less a last one that is still being written, unless it is a bar."""
-    end = max(raw.rfind(b"\n"), raw.rfind(b"\r")) + 1
+    end = max((found.end() for found in _BREAKS.finditer(raw)), default=0)
     yield from lines_of(raw[:end], sparse=len(raw) > TAIL_BYTES)
     for line in lines_of(raw[end:]):
         if (mark := mark_of(line, 0)) is None or mark.bar:
@@ -145,7 +146,8 @@ def _complete(raw: bytes) -> Iterator[str]:
 
 
 MAX_CHARS, _HEAD_CHARS = 1_200, 900  # of a line; what is longer keeps its two ends
-_BREAKS = re.compile(rb"[\r\n\x08]+|(?<=/s\]|it\])")  # what is glued to a bar is a line of its own
+# What is glued to a bar is a line of its own, and an epoch that is glued to a number.
+_BREAKS = re.compile(rb"[\r\n\x08]+|(?<=/s\]|it\])|(?<=\d)(?=[Ee]poch:? ?\d)")
 _COUNTERS = re.compile(rb"(?i)epoch|step|iter|batch|episode|it/s|s/it")
 _ESCAPES = re.compile(
     r"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-_])"
@@ -384,8 +386,7 @@ def _training(names: Collection[str], output: _Output) -> ProgressReading:
         headers = list(filter(clear, headers)) or headers
     fractions = [m for marks in whole for m in marks if m.fraction]
     told = output.first, output.lengths[EPOCH]
-    epochs = Headers(headers)
-    found = [step_track(marks, epochs, *told) for marks in series]
+    found = [step_track(marks, Headers(_own(headers, marks)), *told) for marks in series]
     found += [epoch_track(marks, *told) for marks in (*whole, fractions)]
     tracks = [t for t in found if t is not None and (len(t.points) > 1 or t.last.bar)]
     if not tracks:  # an epoch that every line names says no more
@@ -405,6 +406,15 @@ def _training(names: Collection[str], output: _Output) -> ProgressReading:
     of_epochs = (t.rate() for t in tracks if t.unit == EPOCH and not t.last.bar)
     epoch = next(filter(None, of_epochs), None)
     return _reading(replace(chosen, total=total, unit=unit), output, others, epoch)
+
+
+def _own(headers: list[Mark], marks: Sequence[Mark]) -> list[Mark]:
+    """Those of the lines with the same words, where two runs name their epochs in turns."""
+    at = [m.epoch.at for m in headers if m.epoch]
+    if sum(b < a < c for a, b, c in zip(at, at[1:], at[2:], strict=False)) < _TURNS:
+        return headers
+    words = marks[0].series.partition("|")[0]
+    return [m for m in headers if m.series.partition("|")[0] == words] or headers
 
 
 def _of_training(marks: Sequence[Mark]) -> Sequence[Mark]:
