@@ -1282,3 +1282,35 @@ def test_two_runs_in_one_file_are_told_apart_by_the_words_of_their_lines() -> No
     found = read("".join(lines))
     assert found.at in {59_900, 84_900}
     assert found.seconds_per_unit == pytest.approx(0.05, rel=0.1)
+
+
+def test_a_number_before_the_losses_of_training_and_validation_is_an_epoch() -> None:
+    lines = (f"{n:3} \ttrain loss=0.6{n} \ttrain acc=0.5 \tvalid loss=0.7{n}\n" for n in range(60))
+    found = read("".join(lines))
+    assert (found.kind, found.unit, found.at) == (ProgressKind.TRAINING, "epoch", 60)
+    other = (f"{n} trains of {n} wagons were valued, loss {n} tons\n" for n in range(1, 60))
+    assert read("".join(other)).kind != ProgressKind.TRAINING
+
+
+def test_a_stated_length_that_was_reached_before_is_that_of_one_run_of_several() -> None:
+    text, now = "steps per scale: 2000\nnum_steps: 2000\n", BEGAN
+    for scale in range(3):
+        text += f"Scale #{scale}\n"
+        for n in range(0, 2001 if scale < 2 else 1401, 200):
+            now += timedelta(seconds=24)
+            text += f"{now.isoformat(' ')} - INFO - Iteration {n}, D: -0.1, G: 1.41, loss 0.{n}\n"
+    found = read(text)
+    assert (found.at, found.total, found.remaining_s) == (1400, None, None)
+    assert found.seconds_per_unit == pytest.approx(0.12, rel=0.05)
+
+
+def test_pauses_of_a_bar_before_what_was_read_of_it_come_again() -> None:
+    text, now = "", 0.0
+    for n in range(1, 4001):
+        now += 10.0 + 2000 * (n % 500 == 0)  # an evaluation that prints much
+        text += f" 40%|####   | {n}/10000 [{hms(now)}<{hms(10 * (10_000 - n))}, 10.0s/it]\r"
+        text += f"{{'loss': 0.{n}, 'learning_rate': 1e-05}}\n" + "-" * 400 + "\n"
+    found = read(text[: -480 * 300])
+    assert found.seconds_per_unit == pytest.approx(10, rel=0.02)
+    assert found.at is not None
+    assert found.remaining_s == pytest.approx(14 * (10_000 - found.at), rel=0.05)

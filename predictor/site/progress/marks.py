@@ -197,7 +197,7 @@ def _words(text: str) -> Mark | None:
             return None  # 01/02 03:04:05 is a date
         inner = Count(float(bare["alone"])) if bare["alone"] else _count(bare)
         found = Mark(start=bare.start(), end=bare.end())
-        found.epoch, found.inner = (inner, None) if bare["epoch"] else (None, inner)
+        found.epoch, found.inner = (None, inner) if bare["epoch"] is None else (inner, None)
         return found
     matches = [match for match in (epoch, step) if match is not None]
     found = Mark(start=min(m.start() for m in matches), end=max(m.end() for m in matches))

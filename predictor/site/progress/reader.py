@@ -493,6 +493,7 @@ def _reading(
         once = (n for n, line in output.told_once().items() if line < began)
         told = list(once) if lost else output.lengths[steps]
         total = _stated(told, at, steps=steps != EPOCH)
+        total = track.of_run(total, output.series[track.last.series])
     elif total is None and track.per_epoch and track.points[-1].mark.epoch is not None:
         epochs = _stated(output.lengths[EPOCH], track.points[-1].mark.epoch.at)
         total = None if epochs is None else epochs * track.per_epoch

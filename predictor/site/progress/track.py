@@ -28,6 +28,7 @@ _FALL, _LEAP = 4.0, 100.0  # usual increments back, or on: it began anew; ranks 
 _DONE = 0.9  # of its total: such a counter ended, and the next one counts another epoch
 _COARSE = 0.25  # of an epoch between two lines: it may be as much longer than the last one says
 _COARSE_ETA_S = 10.0
+_UNREAD = 100  # lines of a bar before the first one that was read: what they took holds pauses
 _MANY = 10  # durations that never get shorter are times since a begin
 _CONTRARY = 5.0  # times what a clock says, where that saw little: one of them is of something else
 
@@ -175,6 +176,10 @@ class Track:
         """How many points stand after a line."""
         return len(self.points) - bisect_right(self.points, line, key=lambda p: p.mark.line)
 
+    def of_run(self, total: float | None, marks: Iterable[Mark]) -> float | None:
+        """A total, unless the counter reached it before, among all marks of its statement."""
+        return _of_run(total, [Point(m.stands[self.unit != EPOCH], m) for m in marks])
+
     def rate(self) -> Rate | None:
         """Seconds a unit, by stamps, by what the program counts since a begin, or as it says."""
         every = median([b.at - a.at for a, b in pairwise(self.points)] or [1.0])
@@ -187,6 +192,9 @@ class Track:
         if found is None or said is None:
             begun = self.at <= 1 and self.unit != EPOCH  # a first step holds the start
             return None if found is None and begun else found or said
+        begin, last = self.points[0], self.last
+        if last.bar and last.elapsed_s and not self.per_epoch and begin.at > _UNREAD * every:
+            found = replace(found, overall_s=max(found.overall_s, last.elapsed_s / self.at))
         ratio = said.typical_s / found.typical_s
         new = -(-len(self.points) // 6) if self.last.bar else _lately(units)
         newest = replace(self, points=self.points[-new:])
