@@ -1314,3 +1314,24 @@ def test_pauses_of_a_bar_before_what_was_read_of_it_come_again() -> None:
     assert found.seconds_per_unit == pytest.approx(10, rel=0.02)
     assert found.at is not None
     assert found.remaining_s == pytest.approx(14 * (10_000 - found.at), rel=0.05)
+
+
+def test_the_seconds_of_a_bar_that_is_full_are_what_its_epoch_took() -> None:
+    lines = (
+        f"Epoch {n}/40\n127/127 [==============================] - {7 + n % 2}s - loss: 0.{n}\n"
+        for n in range(1, 21)
+    )
+    found = read("".join(lines))
+    assert (found.at, found.total) == (20 * 127, 40 * 127)
+    assert found.remaining_s == pytest.approx(20 * 7.5, rel=0.1)
+
+
+def test_epochs_of_a_few_seconds_are_told_by_the_rate_of_their_bars() -> None:
+    text = "epochs: 20\n"
+    for epoch in range(12):
+        for n in range(1, 666):
+            done = f"Epoch {epoch}:  9%|#  | {n}/665 [{hms(n * 0.0059)}<{hms((665 - n) * 0.0059)}"
+            text += f"{done}, {1 / 0.0059 + n % 5:.2f}it/s, loss=0.{n}]\r"
+    found = read(text)
+    assert found.seconds_per_unit == pytest.approx(0.0059, rel=0.05)
+    assert found.remaining_s == pytest.approx(8 * 665 * 0.0059, rel=0.1)

@@ -20,6 +20,7 @@ _HAS_WORD = re.compile(r"[A-Za-z/\[]")  # a table of numbers has none
 _IN = {"mi": 60.0, "h": 3600.0, "ho": 3600.0, "hr": 3600.0, "ms": 1e-3}
 _MEANT = re.compile(r"(?i)^ *(?:train|test|val|eval)")  # what a ratio in brackets counts
 _STAMP_CHARS = 90  # a stamp stands near the start of a line, a whole date anywhere
+_COARSE_S = 5.0  # whole seconds are right to a tenth
 _PLAIN_YEAR = 2000  # of stamps that name none; it has a 29 February
 
 
@@ -272,7 +273,8 @@ def _take_times(text: str, mark: Mark) -> None:
         mark.took_s = took_s
     if bar and mark.inner is not None and mark.inner.at == mark.inner.total:
         each_s = (mark.eta_s or 0.0) / max(1.0, mark.inner.at)  # Keras says what it took there
-        if abs((mark.unit_s or 0.0) - each_s) < 1 <= each_s:  # it rounds that to seconds
+        rounds = mark.unit_s is not None and abs(mark.unit_s - each_s) < 1 <= each_s
+        if rounds or (mark.unit_s is None and (mark.eta_s or 0.0) >= _COARSE_S):
             mark.unit_s = each_s
         mark.eta_s = None
 

@@ -201,11 +201,15 @@ class Track:
         late = newest._by_times() if self.last.bar else newest.by_clock()
         if late and abs(said.typical_s / late.typical_s - 1) < abs(ratio - 1) / 2:
             return replace(late, overall_s=late.typical_s + found.overall_s - found.typical_s)
+        alike = 0.8 < ratio < 1.25
+        if last.bar and alike and found.typical_s * (self.per_epoch or 1e9) < STEPS_OF_CLOCK:
+            overall_s = found.overall_s * ratio  # epochs are of a few whole seconds
+            found = replace(found, typical_s=said.typical_s, overall_s=overall_s)
         gone = self.points[-1].at - self.points[0].at if self.last.bar else 0.0
         counted = len(self.points) if self.by_clock() else gone
         if found.certain < said.certain and counted < _MANY:
             return said if 1 / _CONTRARY < ratio < _CONTRARY else None
-        return replace(found, certain=found.certain + 0.08 * (0.8 < ratio < 1.25))
+        return replace(found, certain=found.certain + 0.08 * alike)
 
     def _by_etas(self) -> Iterator[float]:
         """By bars that say only the time that is left of them, where that is not too coarse."""
