@@ -1335,3 +1335,31 @@ def test_epochs_of_a_few_seconds_are_told_by_the_rate_of_their_bars() -> None:
     found = read(text)
     assert found.seconds_per_unit == pytest.approx(0.0059, rel=0.05)
     assert found.remaining_s == pytest.approx(8 * 665 * 0.0059, rel=0.1)
+
+
+def test_lines_of_validation_are_of_another_statement_than_those_of_training() -> None:
+    text, now = "", BEGAN
+    for n in range(3):
+        for what, took_s in (("Train", 250), ("Val", 80)):
+            now += timedelta(seconds=took_s)
+            text += f"[{now.isoformat(' ')}] [INFO] [Epoch {n}] {what}  loss=0.07 f1=0.9{n}\n"
+    cut = text[: text.rindex("[2")]  # before the last validation
+    assert read(cut).seconds_per_unit == pytest.approx(330, rel=0.02)
+
+
+def test_what_went_on_after_an_end_has_not_ended() -> None:
+    run = (f"{BEGAN + timedelta(seconds=4 * n)} INFO - Epoch {n}: loss 1.{n}\n" for n in (0, 1))
+    run_text = "".join(run)
+    assert read(f"{run_text}INFO - Training completed!\n").remaining_s == 0
+    assert read(f"{run_text}INFO - Training completed!\n{run_text}").remaining_s is None
+
+
+def test_a_total_that_is_one_less_than_was_stated_is_of_epochs_from_zero() -> None:
+    lines = (
+        f"   {epoch}/499   1.2G  0.05  0.03  0.01  21  640:  9%|# | {n}/33"
+        f" [{hms(12 * n)}<{hms(9)}, 12.0s/it]\r"
+        for epoch in range(226, 240)
+        for n in range(1, 34)
+    )
+    found = read("Namespace(adam=False, batch_size=16, epochs=500)\n" + "".join(lines))
+    assert (found.at, found.total) == (240 * 33, 500 * 33)

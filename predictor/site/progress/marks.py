@@ -14,6 +14,7 @@ LOSS = "loss"  # ends the series of a statement that prints one
 CUT = "…"  # of a long line, where its middle is left out
 _DIGITS = re.compile(r"\d+(?:[.,:]\d+)*(?:e[+-]?\d+)?")
 _LETTERS = re.compile(r"[A-Za-z_]+")
+_EVALUATES = re.compile(r"(?i)\W{0,6}(?:val|valid|validation|eval|evaluation|test|dev)\b")
 _SIGN = re.compile(r"[\w ]+")
 _HAS_DIGIT = re.compile(r"\d")
 _HAS_WORD = re.compile(r"[A-Za-z/\[]")  # a table of numbers has none
@@ -80,7 +81,7 @@ def mark_of(text: str, line: int) -> Mark | None:
     mark.metrics = bool(known.LOSS_WORDS.search(text[mark.end :]))
     mark.series = _series(before, text[mark.start : mark.end], mark)
     if mark.metrics and mark.bar is None:
-        mark.series += LOSS
+        mark.series += EVALUATION if _EVALUATES.match(text[mark.end :]) else LOSS
     mark.kind = _kind(before, text, mark)
     mark.part = bool(known.PART.search(before))
     _take_times(text, mark)

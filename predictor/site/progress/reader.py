@@ -497,8 +497,9 @@ def _reading(
     elif total is None and track.per_epoch and track.points[-1].mark.epoch is not None:
         epochs = _stated(output.lengths[EPOCH], track.points[-1].mark.epoch.at)
         total = None if epochs is None else epochs * track.per_epoch
-    left_s = _remaining_s(track, at, total, rate, ended=output.ended >= track.last.line)
-    if track.last.part and output.ended < track.last.line:
+    ended = output.ended >= output.series[track.last.series][-1].line
+    left_s = _remaining_s(track, at, total, rate, ended=ended)
+    if track.last.part and not ended:
         total = left_s = None
     rate = rate or (printed([left_s / (total - at)]) if left_s and total else None)
     return ProgressReading(

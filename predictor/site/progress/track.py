@@ -331,7 +331,7 @@ def epoch_track(
     if not (counted := [m for m in marks if m.epoch is not None]):
         return None
     ended = sum(m.metrics or m.took_s is not None for m in counted) * 2 > len(counted)
-    lowest, begun = _lowest(counted, first), counted[0].stands[0]
+    lowest, begun = _lowest(counted, first, stated), counted[0].stands[0]
     if lowest < begun == counted[:2][-1].stands[0]:  # its first lines were not read
         counted = [m for m in counted if m.stands[0] != begun] or counted
     bar = any(m.bar and m.inner is None for m in counted)
@@ -390,7 +390,7 @@ def step_track(
             starts = [b for a, b in pairwise((counted[-1], *counted)) if a.epoch != b.epoch]
             bare = [replace(m, inner=None, metrics=ends, took_s=None, unit_s=None) for m in starts]
             return epoch_track(bare, first, stated)
-    lowest = _lowest([*counted, *headers.marks[:1]], first)
+    lowest = _lowest([*headers.marks[:1], *counted], first, stated)
     epochs = _last_total([m.epoch for m in counted]) or headers.total
     base = float(not headers.bar and (lowest == 1 or (lowest > 1 and epochs is not None)))
     if headers.bar and counted[-1] is marks[-1] and (named := marks[-1].epoch):  # by itself
@@ -403,9 +403,11 @@ def step_track(
     return Track(unit=unit, points=current_run(points), total=total, per_epoch=per_epoch)
 
 
-def _lowest(marks: Iterable[Mark], first: Mapping[str, float]) -> float:
+def _lowest(marks: Sequence[Mark], first: Mapping[str, float], stated: Collection[float]) -> float:
     """The first epoch that statements count, also before the lines that were read."""
-    return min(min(m.epoch.at, first.get(m.series, m.epoch.at)) for m in marks if m.epoch)
+    least = min(min(m.epoch.at, first.get(m.series, m.epoch.at)) for m in marks if m.epoch)
+    last = _last_total([m.epoch for m in marks]) or 0.0  # 499 of 500 that were stated
+    return 0.0 if least > 1 and last + 1 in stated and last not in stated else least
 
 
 def _of_run(total: float | None, points: Sequence[Point]) -> float | None:
