@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
 
 from . import patterns as known
 
 TRAINING, EVALUATION, OTHER, UNCLEAR = "training", "evaluation", "other", ""
 EPOCH, STEP, SAMPLE, EPISODE = "epoch", "step", "sample", "episode"
 LOSS = "loss"  # ends the series of a statement that prints one
-CUT = "…"  # of a long line, where its middle is left out
 _DIGITS = re.compile(r"\d+(?:[.,:]\d+)*(?:e[+-]?\d+)?")
 _LETTERS = re.compile(r"[A-Za-z_]+")
 _EVALUATES = re.compile(r"(?i)\W{0,6}(?:val|valid|validation|eval|evaluation|test|dev)\b")
 _SIGN = re.compile(r"[\w ]+")
 _HAS_DIGIT = re.compile(r"\d")
 _HAS_WORD = re.compile(r"[A-Za-z/\[]")  # a table of numbers has none
-_IN = {"mi": 60.0, "h": 3600.0, "ho": 3600.0, "hr": 3600.0, "ms": 1e-3}
 _MEANT = re.compile(r"(?i)^ *(?:train|test|val|eval)")  # what a ratio in brackets counts
-_STAMP_CHARS = 90  # a stamp stands near the start of a line, a whole date anywhere
 _COARSE_S = 5.0  # whole seconds are right to a tenth
-_PLAIN_YEAR = 2000  # of stamps that name none; it has a 29 February
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,30 +96,6 @@ def row_of(text: str, columns: list[str]) -> str:
     return text
 
 
-def clock_s(text: str) -> float | None:
-    """The stamp near the start of a line in seconds; None without one."""
-    if ":" not in text and "_" not in text[:6]:
-        return None
-    for number, stamp in enumerate(known.STAMPS):
-        if (match := stamp.search(text[:_STAMP_CHARS] if number else text)) is None:
-            continue
-        found = {name: value for name, value in match.groupdict().items() if value}
-        if "ms" in found:
-            return float(found["ms"]) / 1000
-        month = int(found.get("mo", 1 + known.MONTHS.index(found.get("mon", "Jan"))))
-        day = int(found.get("d", 1))
-        month, day = (day, month) if month > 12 else (month, day)
-        hour, seconds = int(found["h"]), float(found["s"].replace(",", "."))
-        if "pm" in found:
-            hour = hour % 12 + 12 * (found["pm"] == "PM")
-        try:
-            moment = datetime(int(found.get("y", _PLAIN_YEAR)), month, day, hour, int(found["mi"]))
-        except ValueError:
-            return None
-        return (moment - datetime(1970, 1, 1)).total_seconds() + seconds
-    return None
-
-
 def _bar(text: str) -> Mark | None:
     """The last bar of a line: several refreshes may be glued together."""
     match = next(filter(None, (_last(w.found, text) for w in known.BARS if w.has in text)), None)
@@ -178,11 +149,8 @@ def _words(text: str) -> Mark | None:
         elif counted["epoch"] and epoch is None:
             epoch = counted
     taken = [m for m in (epoch, step) if m is not None]
-    ratios = [
-        m
-        for m in known.BRACKETS.finditer(text)
-        if all(m.start() >= o.end() or o.start() >= m.end() for o in taken)
-    ]
+    every = known.BRACKETS.finditer(text)
+    ratios = [m for m in every if all(m.start() >= o.end() or o.start() >= m.end() for o in taken)]
     paired = epoch is None and len(ratios) > 1 and ratios[1].start() - ratios[0].end() < 3
     meant = step or epoch or _MEANT.search(text) or known.LOSS_WORDS.search(text)
     if paired and meant and not (step and step["total"]):
@@ -195,7 +163,9 @@ def _words(text: str) -> Mark | None:
     if epoch is None and step is None:
         # ``120/2000 loss ...`` or ``[120] loss ...`` at the begin of a line that has losses.
         bare = known.BARE.search(text) if known.LOSS_WORDS.search(text) else None
-        if bare is None or (bare["at"] and bare[0][0] not in "Tt" and clock_s(text) is not None):
+        if bare is None or (
+            bare["at"] and bare[0][0] not in "Tt" and known.clock_s(text) is not None
+        ):
             return None  # 01/02 03:04:05 is a date
         inner = Count(float(bare["alone"])) if bare["alone"] else _count(bare)
         found = Mark(start=bare.start(), end=bare.end())
@@ -224,7 +194,7 @@ def _count(match: re.Match[str]) -> Count:
 
 def _series(before: str, counted: str, found: Mark) -> str:
     """The words before the counter and its kind: the same for lines of one statement."""
-    words = "" if CUT in before else " ".join(_LETTERS.findall(_DIGITS.sub("", before))[-6:])
+    words = "" if known.CUT in before else " ".join(_LETTERS.findall(_DIGITS.sub("", before))[-6:])
     inner = "" if found.inner is None else found.unit + ("/" if found.inner.total else "")
     epoch = "" if found.epoch is None else EPOCH + ("/" if found.epoch.total else "")
     if found.bar is None:
@@ -253,8 +223,11 @@ def _kind(before: str, text: str, found: Mark) -> str:
 def _take_times(text: str, mark: Mark) -> None:
     """Keep the times beside the counters of a line."""
     bar, own = mark.bar or {}, EPOCH if mark.inner is None else mark.unit
-    mark.elapsed_s, mark.eta_s = _duration(bar.get("elapsed")), _duration(bar.get("eta"))
-    mark.unit_s, mark.clock_s = _of_bar(bar), clock_s(text)
+    mark.elapsed_s, mark.eta_s = (
+        known.seconds_of(bar.get("elapsed")),
+        known.seconds_of(bar.get("eta")),
+    )
+    mark.unit_s, mark.clock_s = _of_bar(bar), known.clock_s(text)
     for way in known.PER_UNIT if mark.unit_s is None else ():
         if (match := way.search(text)) is None:
             continue
@@ -266,11 +239,11 @@ def _take_times(text: str, mark: Mark) -> None:
             at, total = mark.inner.at, mark.inner.total
             mark.elapsed_s = float(groups["mean"]) * min(at + 1, total or at + 1)  # most from 0
     if mark.elapsed_s is None:
-        mark.elapsed_s = labelled_s(text, known.ELAPSED)
+        mark.elapsed_s = known.labelled_s(text, known.ELAPSED)
     if mark.eta_s is None:
-        mark.eta_s = labelled_s(text, known.ETA)
+        mark.eta_s = known.labelled_s(text, known.ETA)
     said = (mark.eta_s, mark.unit_s if mark.inner else None)
-    if not bar and (took_s := labelled_s(text, known.TOOK)) not in said:
+    if not bar and (took_s := known.labelled_s(text, known.TOOK)) not in said:
         mark.took_s = took_s
     if bar and mark.inner is not None and mark.inner.at == mark.inner.total:
         each_s = (mark.eta_s or 0.0) / max(1.0, mark.inner.at)  # Keras says what it took there
@@ -289,15 +262,3 @@ def _of_bar(bar: dict[str, str | None]) -> float | None:
     if below.startswith("s") and len(below) <= 3:
         return 1 / rate / {"k": 1e3, "m": 1e6}.get(above[:1] if len(above) > 2 else "", 1.0)
     return rate * {"ms": 1e-3, "us": 1e-6, "µs": 1e-6, "min": 60.0}.get(above, 1.0)
-
-
-def labelled_s(text: str, ways: tuple[re.Pattern[str], ...]) -> float | None:
-    """The duration after one of some words of a line; None where it has none."""
-    match = next(filter(None, (way.search(text) for way in ways)), None)
-    if match is None or (seconds := _duration(match["v"])) is None:
-        return None
-    return seconds * _IN.get((match.groupdict().get("in") or "")[:2], 1.0)
-
-
-def _duration(text: str | None) -> float | None:
-    return known.seconds_of(text) if text and text[0].isdigit() else None

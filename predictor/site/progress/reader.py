@@ -20,21 +20,7 @@ from typing import IO
 from ...errors import StepReportError
 from ..step_rate import LINE_PREFIX, StepReport, opened_regular, parse_line, read_at
 from . import patterns as known
-from .marks import (
-    CUT,
-    EPISODE,
-    EPOCH,
-    EVALUATION,
-    LOSS,
-    OTHER,
-    STEP,
-    TRAINING,
-    Mark,
-    clock_s,
-    labelled_s,
-    mark_of,
-    row_of,
-)
+from .marks import EPISODE, EPOCH, EVALUATION, LOSS, OTHER, STEP, TRAINING, Mark, mark_of, row_of
 from .track import Headers, Rate, Track, away, epoch_track, paused_s, printed, step_track
 
 _SURE = 0.8  # more tells no track from another
@@ -45,7 +31,6 @@ _BACK_SHARE = 0.05  # of numbers that fall back
 _LOSS_SHARE = 0.2  # losses a line of a training that prints them on other lines
 _DIGITS = str.maketrans("123456789", "000000000")
 _COUNTED = 10  # of such a count another one is not the same by chance
-_TURNS = 2  # of two runs that one file holds at once
 _ETAS = 3  # of the last lines; the first ones hold the start of the loader
 
 
@@ -178,7 +163,7 @@ def lines_of(raw: bytes, *, sparse: bool = False) -> Iterator[str]:
         text = _ESCAPES.sub("", part.decode("utf-8", "replace").translate(_PLAIN))
         text = _RANK.sub("", _CONTROLS.sub("", text)).rstrip()
         if len(text) > MAX_CHARS:
-            text = text[:_HEAD_CHARS] + CUT + text[1 + _HEAD_CHARS - MAX_CHARS :]
+            text = text[:_HEAD_CHARS] + known.CUT + text[1 + _HEAD_CHARS - MAX_CHARS :]
         if text:
             yield text
 
@@ -239,7 +224,7 @@ class _Output:
             if LINE_PREFIX in text:
                 self.report = parse_line(text) or self.report
             mark = mark_of(text, number)
-            seen_s = clock_s(text) if mark is None else mark.clock_s
+            seen_s = known.clock_s(text) if mark is None else mark.clock_s
             if seen_s is not None:
                 anew = stamp[0] >= self.marked >= 0 and away(stamp[1], seen_s)
                 self.begun = number if mark is None and anew else self.begun
@@ -260,7 +245,7 @@ class _Output:
                 self.series[mark.series].append(mark)
                 self.marked = number
                 continue
-            if (gone_s := labelled_s(text, known.ELAPSED)) is not None:
+            if (gone_s := known.labelled_s(text, known.ELAPSED)) is not None:
                 elapsed = number, gone_s
             if known.ENDED.search(text):
                 self.ended = number
@@ -278,7 +263,7 @@ class _Output:
 
 def _loose_rates(text: str, *, loss: bool) -> dict[str, float]:
     """Units and their seconds, of a line without a counter; with a loss what an epoch took."""
-    took_s = labelled_s(text, known.TOOK) if loss and EPOCH in text.lower() else None
+    took_s = known.labelled_s(text, known.TOOK) if loss and EPOCH in text.lower() else None
     rates = {EPOCH: took_s} if took_s else {}
     for way in known.PER_UNIT:
         match = way.search(text)
@@ -411,7 +396,7 @@ def _training(names: Collection[str], output: _Output) -> ProgressReading:
 def _own(headers: list[Mark], marks: Sequence[Mark]) -> list[Mark]:
     """Those of the lines with the same words, where two runs name their epochs in turns."""
     at = [m.epoch.at for m in headers if m.epoch]
-    if sum(b < a < c for a, b, c in zip(at, at[1:], at[2:], strict=False)) < _TURNS:
+    if sum(b < a < c for a, b, c in zip(at, at[1:], at[2:], strict=False)) < 2:
         return headers
     words = marks[0].series.partition("|")[0]
     return [m for m in headers if m.series.partition("|")[0] == words] or headers

@@ -28,7 +28,6 @@ _FALL, _LEAP = 4.0, 100.0  # usual increments back, or on: it began anew; ranks 
 _DONE = 0.9  # of its total: such a counter ended, and the next one counts another epoch
 _COARSE = 0.25  # of an epoch between two lines: it may be as much longer than the last one says
 _COARSE_ETA_S = 10.0
-_UNREAD = 100  # lines of a bar before the first one that was read: what they took holds pauses
 _MANY = 10  # durations that never get shorter are times since a begin
 _CONTRARY = 5.0  # times what a clock says, where that saw little: one of them is of something else
 
@@ -193,7 +192,7 @@ class Track:
             begun = self.at <= 1 and self.unit != EPOCH  # a first step holds the start
             return None if found is None and begun else found or said
         begin, last = self.points[0], self.last
-        if last.bar and last.elapsed_s and not self.per_epoch and begin.at > _UNREAD * every:
+        if last.bar and last.elapsed_s and not self.per_epoch and begin.at > RECENT * every:
             found = replace(found, overall_s=max(found.overall_s, last.elapsed_s / self.at))
         ratio = said.typical_s / found.typical_s
         new = -(-len(self.points) // 6) if self.last.bar else _lately(units)
@@ -202,7 +201,7 @@ class Track:
         if late and abs(said.typical_s / late.typical_s - 1) < abs(ratio - 1) / 2:
             return replace(late, overall_s=late.typical_s + found.overall_s - found.typical_s)
         alike = 0.8 < ratio < 1.25
-        if last.bar and alike and found.typical_s * (self.per_epoch or 1e9) < STEPS_OF_CLOCK:
+        if last.bar and alike and CHUNKS < (self.per_epoch or 0) < STEPS_OF_CLOCK / found.typical_s:
             overall_s = found.overall_s * ratio  # epochs are of a few whole seconds
             found = replace(found, typical_s=said.typical_s, overall_s=overall_s)
         gone = self.points[-1].at - self.points[0].at if self.last.bar else 0.0
