@@ -1363,3 +1363,13 @@ def test_a_total_that_is_one_less_than_was_stated_is_of_epochs_from_zero() -> No
     )
     found = read("Namespace(adam=False, batch_size=16, epochs=500)\n" + "".join(lines))
     assert (found.at, found.total) == (240 * 33, 500 * 33)
+
+
+def test_the_slow_begin_of_an_epoch_is_no_change_of_pace() -> None:
+    text = ""
+    for epoch in range(9):
+        for n in range(1, 593 if epoch < 8 else 99):
+            now = 2.0 + 0.05 * n  # its workers start
+            each = f"{15.5 + n % 3 / 10:.2f}it/s, loss=3.{n}, " + 25 * "metric=0.1 "
+            text += f"Epoch {epoch} [Train]:  9%|# | {n}/592 [{hms(now)}<{hms(9)}, {each}]\r"
+    assert read(text).seconds_per_unit == pytest.approx(0.0534, rel=0.07)

@@ -16,8 +16,8 @@ _EVALUATES = re.compile(r"(?i)\W{0,6}(?:val|valid|validation|eval|evaluation|tes
 _SIGN = re.compile(r"[\w ]+")
 _HAS_DIGIT = re.compile(r"\d")
 _HAS_WORD = re.compile(r"[A-Za-z/\[]")  # a table of numbers has none
+_FEW_S = 5.0  # are right to a tenth, in whole seconds
 _MEANT = re.compile(r"(?i)^ *(?:train|test|val|eval)")  # what a ratio in brackets counts
-_COARSE_S = 5.0  # whole seconds are right to a tenth
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ def _take_times(text: str, mark: Mark) -> None:
     if bar and mark.inner is not None and mark.inner.at == mark.inner.total:
         each_s = (mark.eta_s or 0.0) / max(1.0, mark.inner.at)  # Keras says what it took there
         rounds = mark.unit_s is not None and abs(mark.unit_s - each_s) < 1 <= each_s
-        if rounds or (mark.unit_s is None and (mark.eta_s or 0.0) >= _COARSE_S):
+        if rounds or (mark.unit_s is None and (mark.eta_s or 0.0) >= _FEW_S):
             mark.unit_s = each_s
         mark.eta_s = None
 

@@ -84,9 +84,8 @@ def read_file(path: Path, *, owner: int | None = None, stated: str = "") -> Prog
             head = read_at(handle, HEAD_BYTES, 0)
             for most in (TAIL_BYTES, FAR_TAIL_BYTES):
                 start = max(0, status.st_size - most)
-                found = read_bytes(
-                    head, read_at(handle, most, start), whole=start == 0, stated=stated
-                )
+                tail = read_at(handle, most, start)
+                found = read_bytes(head, tail, whole=start == 0, stated=stated)
                 if found != NOTHING or start == 0:
                     break
             return found

@@ -195,16 +195,17 @@ class Track:
         if last.bar and last.elapsed_s and not self.per_epoch and begin.at > RECENT * every:
             found = replace(found, overall_s=max(found.overall_s, last.elapsed_s / self.at))
         ratio = said.typical_s / found.typical_s
-        new = -(-len(self.points) // 6) if self.last.bar else _lately(units)
+        new = -(-len(self.points) // 6) if last.bar else _lately(units)
         newest = replace(self, points=self.points[-new:])
-        late = newest._by_times() if self.last.bar else newest.by_clock()
+        runs = [*_runs([p.mark for p in newest.points])] if last.bar else []  # one begins slowly
+        late = newest.by_clock() if not runs else newest._by_times() if len(runs) == 1 else None
         if late and abs(said.typical_s / late.typical_s - 1) < abs(ratio - 1) / 2:
             return replace(late, overall_s=late.typical_s + found.overall_s - found.typical_s)
         alike = 0.8 < ratio < 1.25
         if last.bar and alike and CHUNKS < (self.per_epoch or 0) < STEPS_OF_CLOCK / found.typical_s:
             overall_s = found.overall_s * ratio  # epochs are of a few whole seconds
             found = replace(found, typical_s=said.typical_s, overall_s=overall_s)
-        gone = self.points[-1].at - self.points[0].at if self.last.bar else 0.0
+        gone = self.at - begin.at if last.bar else 0.0
         counted = len(self.points) if self.by_clock() else gone
         if found.certain < said.certain and counted < _MANY:
             return said if 1 / _CONTRARY < ratio < _CONTRARY else None
