@@ -221,12 +221,11 @@ def _line(text: str) -> dict[str, Any] | None:
     said: dict[str, Any] = dict(_PAIR.findall(rest)) if found else {}
     if not all(name in said for name in _REQUIRED):
         return None
-    for name in said.keys() & {*_COUNTS, *_NUMBERS}:
-        try:
+    with contextlib.suppress(ValueError):
+        for name in said.keys() & {*_COUNTS, *_NUMBERS}:
             said[name] = int(said[name]) if name in _COUNTS else float(said[name])
-        except ValueError:
-            return None
-    return said
+        return said
+    return None
 
 
 def _report(said: Mapping[str, Any]) -> StepReport:

@@ -1373,3 +1373,15 @@ def test_the_slow_begin_of_an_epoch_is_no_change_of_pace() -> None:
             each = f"{15.5 + n % 3 / 10:.2f}it/s, loss=3.{n}, " + 25 * "metric=0.1 "
             text += f"Epoch {epoch} [Train]:  9%|# | {n}/592 [{hms(now)}<{hms(9)}, {each}]\r"
     assert read(text).seconds_per_unit == pytest.approx(0.0534, rel=0.07)
+
+
+def test_a_run_of_two_epochs_before_is_another_run() -> None:
+    text, now = "", BEGAN
+    for epochs, took_s in ((2, 2000), (5, 1600)):
+        now += timedelta(seconds=3000)
+        for n in range(1, epochs + 1):
+            now += timedelta(seconds=took_s)
+            text += f"{now.isoformat(' ')} - Epoch {n}: Train Loss = 1.{n}, Val Loss = 2.{n}\n"
+    found = read(text)
+    assert found.at == 5
+    assert found.seconds_per_unit == pytest.approx(1600, rel=0.02)

@@ -41,12 +41,9 @@ class Way:
 
 
 _RAW: Any = shipped_yaml("patterns.yaml", __file__)
-_PARTS_OF = {
-    "n": f"(?:{_RAW['count']})",
-    "f": f"(?:{_RAW['number']})",
-    "d": f"(?:{_RAW['duration']})",
-    "mon": "|".join(_RAW["months"]),
-} | _RAW["words"]
+_NAMED = {"n": "count", "f": "number", "d": "duration"}
+_PARTS_OF = {short: f"(?:{_RAW[name]})" for short, name in _NAMED.items()} | _RAW["words"]
+_PARTS_OF["mon"] = "|".join(_RAW["months"])
 
 
 def _compiled(text: str) -> re.Pattern[str]:
@@ -79,7 +76,6 @@ TABLE, BETWEEN, CELL, OPTIONS = (_ONE[name] for name in ("table", "between", "ce
 COUNTED, ENDED, LOADS, SAVES = (_ONE[name] for name in ("counted", "ended", "loads", "saves"))
 UNIT_OF = {word: unit for unit, words in _RAW["unit_of"].items() for word in words}
 LENGTHS = {unit: _compiled(text) for unit, text in _RAW["lengths"].items()}
-MONTHS: tuple[str, ...] = tuple(_RAW["months"])
 
 
 def count_of(text: str) -> float:
@@ -119,7 +115,7 @@ def clock_s(text: str) -> float | None:
         found = {name: value for name, value in match.groupdict().items() if value}
         if "ms" in found:
             return float(found["ms"]) / 1000
-        month = int(found.get("mo", 1 + MONTHS.index(found.get("mon", "Jan"))))
+        month = int(found.get("mo", 1 + _RAW["months"].index(found.get("mon", "Jan"))))
         day = int(found.get("d", 1))
         month, day = (day, month) if month > 12 else (month, day)
         hour, seconds = int(found["h"]), float(found["s"].replace(",", "."))

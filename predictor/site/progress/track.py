@@ -313,6 +313,9 @@ def current_run(points: Sequence[Point]) -> tuple[Point, ...]:
         fall = (2.0 if point.at <= points[0].at else _FALL + 1e-9) * usual  # to the begin, or back
         if number in leaps or (run and point.at <= run[-1].at - fall):
             run = []
+        if len(run) > 1 and point.at <= points[0].at:  # so much later it is of no other rank
+            first_s, last_s, now_s = (p.mark.clock_s or 0.0 for p in (run[0], run[-1], point))
+            run = [] if 0 < (last_s - first_s) / len(run) < now_s - last_s else run
         if len(run) == 1 and point.at == run[0].at and (lines[point.at] == 2 or point.mark.bar):
             run = []  # counts nothing yet: the one before it was of a run that ended there
         if not run or point.at > run[-1].at:
