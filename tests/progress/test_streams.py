@@ -1385,3 +1385,11 @@ def test_a_run_of_two_epochs_before_is_another_run() -> None:
     found = read(text)
     assert found.at == 5
     assert found.seconds_per_unit == pytest.approx(1600, rel=0.02)
+
+
+def test_hours_between_two_steps_that_come_once_are_no_pause_of_the_program() -> None:
+    text, now = "total iterations 9000, max iterations: 9000\n", BEGAN
+    for n in range(20, 6000, 20):
+        now += timedelta(seconds=40 + 9000 * (n == 400) + 40 * (n % 600 == 0))
+        text += f"{now.isoformat(' ')} INFO iter: {n} total_loss: 0.{n} lr: 0.01\n"
+    assert read(text).remaining_s == pytest.approx(3020 * 41 / 20, rel=0.1)

@@ -116,9 +116,10 @@ def _without_outages(found: Sequence[Stretch]) -> list[Stretch]:
         return list(found)
     left_s, last = sum(one.seconds for one in found), 0
     night_s = max(_AWAY_S, _MANY * median(one.seconds for one in found))
+    alone_s = max(_AWAY_S / 6, _LEAP * ordered[1].seconds)  # a pause of the program comes again
     for number, one in enumerate(ordered[:MOST_OUTAGES], start=1):
         left_s -= one.seconds
-        last = number if left_s > 0 and one.seconds > min(left_s, night_s) else last
+        last = number if left_s > 0 and one.seconds > min(left_s, night_s, alone_s) else last
     if last > 1 and ordered[0].seconds < _ALIKE * ordered[last - 1].seconds:
         last = 0  # as long each time: those are pauses of the program
     gone = set(map(id, ordered[:last]))
