@@ -33,13 +33,8 @@ _MAX_STEPS = 10**12
 _MAX_STEP_S = 86400.0  # no optimizer step takes a day
 _MAX_UNIX_S = 1e11
 _COUNTS = ("step", "total_steps", "first_step")
-_NUMBERS = {
-    "step_s": _MAX_STEP_S,
-    "step_s_spread": _MAX_STEP_S,
-    "started_s": _MAX_UNIX_S,
-    "written_s": _MAX_UNIX_S,
-    "paused_s": _MAX_UNIX_S,
-}
+_NUMBERS = dict.fromkeys(("step_s", "step_s_spread"), _MAX_STEP_S)
+_NUMBERS |= dict.fromkeys(("started_s", "written_s", "paused_s"), _MAX_UNIX_S)
 _REQUIRED = ("step", "total_steps", "step_s")
 _MAY_BE_NONE = ("step_s_spread", "started_s", "written_s")
 _PAIR = re.compile(r"(\w+)=(\S+)")
@@ -111,8 +106,7 @@ def read_report(path: Path, *, owner: int | None = None) -> StepReport | None:
     where the file cannot be trusted (a link, not a regular file, not of the user ``owner``, above
     64 KiB) or does not hold a possible report, such as a half-written one.
     """
-    found = _read(path, owner, MAX_FILE_BYTES + 1, from_end=False)
-    if found is None:
+    if (found := _read(path, owner, MAX_FILE_BYTES + 1, end=False)) is None:
         return None
     raw, changed_s = found
     if len(raw) > MAX_FILE_BYTES:
@@ -131,14 +125,12 @@ def last_report(path: Path, *, owner: int | None = None) -> StepReport | None:
 
     ``written_s`` is the file's own time. Raises StepReportError as ``read_report`` does.
     """
-    found = _read(path, owner, TAIL_BYTES, from_end=True)
-    if found is None:
+    if (found := _read(path, owner, TAIL_BYTES, end=True)) is None:
         return None
     raw, changed_s = found
     lines = re.split(r"[\r\n]+", raw.decode("utf-8", "replace"))
     for line in reversed(lines[:-1]):  # the last one may still be growing
-        said = _line(line)
-        if said is not None:
+        if (said := _line(line)) is not None:
             with contextlib.suppress(StepReportError):
                 return _report({"written_s": changed_s, **said})
     return None
@@ -150,12 +142,9 @@ def parse_line(text: str) -> StepReport | None:
     What stands before ``precision-time:`` (a rank, a time) is skipped.
     """
     said = _line(text)
-    if said is None:
-        return None
-    try:
-        return _report(said)
-    except StepReportError:
-        return None
+    with contextlib.suppress(StepReportError):
+        return None if said is None else _report(said)
+    return None
 
 
 def write_report(path: Path, report: StepReport) -> None:
@@ -207,14 +196,12 @@ def opened_regular(path: Path, owner: int | None = None) -> Iterator[int]:
         os.close(handle)
 
 
-def _read(
-    path: Path, owner: int | None, most: int, *, from_end: bool
-) -> tuple[bytes, float] | None:
-    """At most ``most`` bytes of a user's file, and when it was changed in Unix seconds."""
+def _read(path: Path, owner: int | None, most: int, *, end: bool) -> tuple[bytes, float] | None:
+    """At most ``most`` bytes of a user's file or its ``end``, and its change in Unix seconds."""
     try:
         with opened_regular(path, owner) as handle:
             status = os.fstat(handle)
-            start = max(0, status.st_size - most) if from_end else 0
+            start = max(0, status.st_size - most) if end else 0
             return read_at(handle, most, start), status.st_mtime
     except FileNotFoundError:
         return None
@@ -234,12 +221,11 @@ def _line(text: str) -> dict[str, Any] | None:
     said: dict[str, Any] = dict(_PAIR.findall(rest)) if found else {}
     if not all(name in said for name in _REQUIRED):
         return None
-    for name in said.keys() & {*_COUNTS, *_NUMBERS}:
-        try:
+    with contextlib.suppress(ValueError):
+        for name in said.keys() & {*_COUNTS, *_NUMBERS}:
             said[name] = int(said[name]) if name in _COUNTS else float(said[name])
-        except ValueError:
-            return None
-    return said
+        return said
+    return None
 
 
 def _report(said: Mapping[str, Any]) -> StepReport:
@@ -247,8 +233,7 @@ def _report(said: Mapping[str, Any]) -> StepReport:
     for name in known.keys() & {*_COUNTS}:
         if isinstance(known[name], float) and known[name].is_integer():
             known[name] = int(known[name])
-    missing = [name for name in _REQUIRED if name not in known]
-    if missing:
+    if missing := [name for name in _REQUIRED if name not in known]:
         raise StepReportError(f"{', '.join(missing)} missing")
     if isinstance(known.get("job_id"), int):
         known["job_id"] = str(known["job_id"])

@@ -1250,3 +1250,146 @@ def test_a_time_that_counts_in_hundredths_of_minutes_is_no_time_of_a_step() -> N
         for n in range(1, 133)
     )
     assert read("".join(lines)).seconds_per_unit == pytest.approx(0.0051, rel=0.05)
+
+
+def test_epochs_that_were_printed_without_line_ends_are_lines() -> None:
+    lines = (f"epoch: {n}/300, train_loss: 1.{n}, train_acc: 0.{n}" for n in range(1, 90))
+    found = read("".join(lines))  # the last one may be cut
+    assert (found.at, found.total) == (88, 300)
+
+
+def test_an_epoch_with_its_steps_is_a_training_without_a_word_for_losses() -> None:
+    lines = (
+        f"{(BEGAN + timedelta(seconds=350 * n)).isoformat(' ')} INFO Epoch{n // 50}"
+        f" [{n % 50 * 100}/5000] stage 0 = 5.{n} stage 1 = 2.{n}\n"
+        for n in range(1, 120)
+    )
+    found = read("".join(lines))
+    assert (found.kind, found.at) == (ProgressKind.TRAINING, 2 * 5000 + 1900)
+    assert found.seconds_per_unit == pytest.approx(3.5, rel=0.05)
+    tests = (f"Epoch {n} test [{n}/50]: 5.{n}\n" for n in range(1, 30))
+    assert read("".join(tests)).kind != ProgressKind.TRAINING
+
+
+def test_two_runs_in_one_file_are_told_apart_by_the_words_of_their_lines() -> None:
+    lines = []
+    for n in range(600):  # the teacher began 25 epochs before
+        now = (BEGAN + timedelta(seconds=5 * n)).isoformat(" ")
+        for name, epoch in (("Teacher", 26 + n // 10), ("Student", 1 + n // 10)):
+            if n % 10 == 0:
+                lines.append(f"{now} INFO - {name} Epoch {epoch}/100\n")
+            lines.append(f"{now} INFO - {name} - Batch {n % 10 * 100}/1000, Loss: 0.5\n")
+    found = read("".join(lines))
+    assert found.at in {59_900, 84_900}
+    assert found.seconds_per_unit == pytest.approx(0.05, rel=0.1)
+
+
+def test_a_number_before_the_losses_of_training_and_validation_is_an_epoch() -> None:
+    lines = (f"{n:3} \ttrain loss=0.6{n} \ttrain acc=0.5 \tvalid loss=0.7{n}\n" for n in range(60))
+    found = read("".join(lines))
+    assert (found.kind, found.unit, found.at) == (ProgressKind.TRAINING, "epoch", 60)
+    other = (f"{n} trains of {n} wagons were valued, loss {n} tons\n" for n in range(1, 60))
+    assert read("".join(other)).kind != ProgressKind.TRAINING
+
+
+def test_a_stated_length_that_was_reached_before_is_that_of_one_run_of_several() -> None:
+    text, now = "steps per scale: 2000\nnum_steps: 2000\n", BEGAN
+    for scale in range(3):
+        text += f"Scale #{scale}\n"
+        for n in range(0, 2001 if scale < 2 else 1401, 200):
+            now += timedelta(seconds=24)
+            text += f"{now.isoformat(' ')} - INFO - Iteration {n}, D: -0.1, G: 1.41, loss 0.{n}\n"
+    found = read(text)
+    assert (found.at, found.total, found.remaining_s) == (1400, None, None)
+    assert found.seconds_per_unit == pytest.approx(0.12, rel=0.05)
+
+
+def test_pauses_of_a_bar_before_what_was_read_of_it_come_again() -> None:
+    text, now = "", 0.0
+    for n in range(1, 4001):
+        now += 10.0 + 2000 * (n % 500 == 0)  # an evaluation that prints much
+        text += f" 40%|####   | {n}/10000 [{hms(now)}<{hms(10 * (10_000 - n))}, 10.0s/it]\r"
+        text += f"{{'loss': 0.{n}, 'learning_rate': 1e-05}}\n" + "-" * 400 + "\n"
+    found = read(text[: -480 * 300])
+    assert found.seconds_per_unit == pytest.approx(10, rel=0.02)
+    assert found.at is not None
+    assert found.remaining_s == pytest.approx(14 * (10_000 - found.at), rel=0.05)
+
+
+def test_the_seconds_of_a_bar_that_is_full_are_what_its_epoch_took() -> None:
+    lines = (
+        f"Epoch {n}/40\n127/127 [==============================] - {7 + n % 2}s - loss: 0.{n}\n"
+        for n in range(1, 21)
+    )
+    found = read("".join(lines))
+    assert (found.at, found.total) == (20 * 127, 40 * 127)
+    assert found.remaining_s == pytest.approx(20 * 7.5, rel=0.1)
+
+
+def test_epochs_of_a_few_seconds_are_told_by_the_rate_of_their_bars() -> None:
+    text = "epochs: 20\n"
+    for epoch in range(12):
+        for n in range(1, 666):
+            done = f"Epoch {epoch}:  9%|#  | {n}/665 [{hms(n * 0.0059)}<{hms((665 - n) * 0.0059)}"
+            text += f"{done}, {1 / 0.0059 + n % 5:.2f}it/s, loss=0.{n}]\r"
+    found = read(text)
+    assert found.seconds_per_unit == pytest.approx(0.0059, rel=0.05)
+    assert found.remaining_s == pytest.approx(8 * 665 * 0.0059, rel=0.1)
+
+
+def test_lines_of_validation_are_of_another_statement_than_those_of_training() -> None:
+    text, now = "", BEGAN
+    for n in range(3):
+        for what, took_s in (("Train", 250), ("Val", 80)):
+            now += timedelta(seconds=took_s)
+            text += f"[{now.isoformat(' ')}] [INFO] [Epoch {n}] {what}  loss=0.07 f1=0.9{n}\n"
+    cut = text[: text.rindex("[2")]  # before the last validation
+    assert read(cut).seconds_per_unit == pytest.approx(330, rel=0.02)
+
+
+def test_what_went_on_after_an_end_has_not_ended() -> None:
+    run = (f"{BEGAN + timedelta(seconds=4 * n)} INFO - Epoch {n}: loss 1.{n}\n" for n in (0, 1))
+    run_text = "".join(run)
+    assert read(f"{run_text}INFO - Training completed!\n").remaining_s == 0
+    assert read(f"{run_text}INFO - Training completed!\n{run_text}").remaining_s is None
+
+
+def test_a_total_that_is_one_less_than_was_stated_is_of_epochs_from_zero() -> None:
+    lines = (
+        f"   {epoch}/499   1.2G  0.05  0.03  0.01  21  640:  9%|# | {n}/33"
+        f" [{hms(12 * n)}<{hms(9)}, 12.0s/it]\r"
+        for epoch in range(226, 240)
+        for n in range(1, 34)
+    )
+    found = read("Namespace(adam=False, batch_size=16, epochs=500)\n" + "".join(lines))
+    assert (found.at, found.total) == (240 * 33, 500 * 33)
+
+
+def test_the_slow_begin_of_an_epoch_is_no_change_of_pace() -> None:
+    text = ""
+    for epoch in range(9):
+        for n in range(1, 593 if epoch < 8 else 99):
+            now = 2.0 + 0.05 * n  # its workers start
+            each = f"{15.5 + n % 3 / 10:.2f}it/s, loss=3.{n}, " + 25 * "metric=0.1 "
+            text += f"Epoch {epoch} [Train]:  9%|# | {n}/592 [{hms(now)}<{hms(9)}, {each}]\r"
+    assert read(text).seconds_per_unit == pytest.approx(0.0534, rel=0.07)
+
+
+def test_a_run_of_two_epochs_before_is_another_run() -> None:
+    text, now = "", BEGAN
+    for epochs, took_s in ((2, 2000), (5, 1600)):
+        now += timedelta(seconds=3000)
+        for n in range(1, epochs + 1):
+            now += timedelta(seconds=took_s)
+            text += f"{now.isoformat(' ')} - Epoch {n}: Train Loss = 1.{n}, Val Loss = 2.{n}\n"
+    found = read(text)
+    assert found.at == 5
+    assert found.seconds_per_unit == pytest.approx(1600, rel=0.02)
+
+
+def test_hours_between_two_steps_that_come_once_are_no_pause_of_the_program() -> None:
+    text, now = "total iterations 9000, max iterations: 9000\n", BEGAN
+    for n in range(20, 6000, 20):
+        now += timedelta(seconds=40 + 9000 * (n == 400) + 40 * (n % 600 == 0))
+        text += f"{now.isoformat(' ')} INFO iter: {n} total_loss: 0.{n} lr: 0.01\n"
+    assert read(text).remaining_s == pytest.approx(3020 * 41 / 20, rel=0.1)

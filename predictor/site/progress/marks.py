@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
 
 from . import patterns as known
 
 TRAINING, EVALUATION, OTHER, UNCLEAR = "training", "evaluation", "other", ""
 EPOCH, STEP, SAMPLE, EPISODE = "epoch", "step", "sample", "episode"
 LOSS = "loss"  # ends the series of a statement that prints one
-CUT = "…"  # of a long line, where its middle is left out
 _DIGITS = re.compile(r"\d+(?:[.,:]\d+)*(?:e[+-]?\d+)?")
 _LETTERS = re.compile(r"[A-Za-z_]+")
+_EVALUATES = re.compile(r"(?i)\W{0,6}(?:val|valid|validation|eval|evaluation|test|dev)\b")
 _SIGN = re.compile(r"[\w ]+")
 _HAS_DIGIT = re.compile(r"\d")
 _HAS_WORD = re.compile(r"[A-Za-z/\[]")  # a table of numbers has none
-_IN = {"mi": 60.0, "h": 3600.0, "ho": 3600.0, "hr": 3600.0, "ms": 1e-3}
+_FEW_S = 5.0  # are right to a tenth, in whole seconds
 _MEANT = re.compile(r"(?i)^ *(?:train|test|val|eval)")  # what a ratio in brackets counts
-_STAMP_CHARS = 90  # a stamp stands near the start of a line, a whole date anywhere
-_PLAIN_YEAR = 2000  # of stamps that name none; it has a 29 February
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +76,7 @@ def mark_of(text: str, line: int) -> Mark | None:
     mark.metrics = bool(known.LOSS_WORDS.search(text[mark.end :]))
     mark.series = _series(before, text[mark.start : mark.end], mark)
     if mark.metrics and mark.bar is None:
-        mark.series += LOSS
+        mark.series += EVALUATION if _EVALUATES.match(text[mark.end :]) else LOSS
     mark.kind = _kind(before, text, mark)
     mark.part = bool(known.PART.search(before))
     _take_times(text, mark)
@@ -97,30 +94,6 @@ def row_of(text: str, columns: list[str]) -> str:
     elif len(cells) == len(columns) and all(map(known.CELL.fullmatch, cells)):
         return ", ".join(f"{name}: {cell}" for name, cell in zip(columns, cells, strict=True))
     return text
-
-
-def clock_s(text: str) -> float | None:
-    """The stamp near the start of a line in seconds; None without one."""
-    if ":" not in text and "_" not in text[:6]:
-        return None
-    for number, stamp in enumerate(known.STAMPS):
-        if (match := stamp.search(text[:_STAMP_CHARS] if number else text)) is None:
-            continue
-        found = {name: value for name, value in match.groupdict().items() if value}
-        if "ms" in found:
-            return float(found["ms"]) / 1000
-        month = int(found.get("mo", 1 + known.MONTHS.index(found.get("mon", "Jan"))))
-        day = int(found.get("d", 1))
-        month, day = (day, month) if month > 12 else (month, day)
-        hour, seconds = int(found["h"]), float(found["s"].replace(",", "."))
-        if "pm" in found:
-            hour = hour % 12 + 12 * (found["pm"] == "PM")
-        try:
-            moment = datetime(int(found.get("y", _PLAIN_YEAR)), month, day, hour, int(found["mi"]))
-        except ValueError:
-            return None
-        return (moment - datetime(1970, 1, 1)).total_seconds() + seconds
-    return None
 
 
 def _bar(text: str) -> Mark | None:
@@ -176,11 +149,8 @@ def _words(text: str) -> Mark | None:
         elif counted["epoch"] and epoch is None:
             epoch = counted
     taken = [m for m in (epoch, step) if m is not None]
-    ratios = [
-        m
-        for m in known.BRACKETS.finditer(text)
-        if all(m.start() >= o.end() or o.start() >= m.end() for o in taken)
-    ]
+    every = known.BRACKETS.finditer(text)
+    ratios = [m for m in every if all(m.start() >= o.end() or o.start() >= m.end() for o in taken)]
     paired = epoch is None and len(ratios) > 1 and ratios[1].start() - ratios[0].end() < 3
     meant = step or epoch or _MEANT.search(text) or known.LOSS_WORDS.search(text)
     if paired and meant and not (step and step["total"]):
@@ -193,11 +163,13 @@ def _words(text: str) -> Mark | None:
     if epoch is None and step is None:
         # ``120/2000 loss ...`` or ``[120] loss ...`` at the begin of a line that has losses.
         bare = known.BARE.search(text) if known.LOSS_WORDS.search(text) else None
-        if bare is None or (bare["at"] and bare[0][0] not in "Tt" and clock_s(text) is not None):
+        if bare is None or (
+            bare["at"] and bare[0][0] not in "Tt" and known.clock_s(text) is not None
+        ):
             return None  # 01/02 03:04:05 is a date
         inner = Count(float(bare["alone"])) if bare["alone"] else _count(bare)
         found = Mark(start=bare.start(), end=bare.end())
-        found.epoch, found.inner = (inner, None) if bare["epoch"] else (None, inner)
+        found.epoch, found.inner = (None, inner) if bare["epoch"] is None else (inner, None)
         return found
     matches = [match for match in (epoch, step) if match is not None]
     found = Mark(start=min(m.start() for m in matches), end=max(m.end() for m in matches))
@@ -222,7 +194,7 @@ def _count(match: re.Match[str]) -> Count:
 
 def _series(before: str, counted: str, found: Mark) -> str:
     """The words before the counter and its kind: the same for lines of one statement."""
-    words = "" if CUT in before else " ".join(_LETTERS.findall(_DIGITS.sub("", before))[-6:])
+    words = "" if known.CUT in before else " ".join(_LETTERS.findall(_DIGITS.sub("", before))[-6:])
     inner = "" if found.inner is None else found.unit + ("/" if found.inner.total else "")
     epoch = "" if found.epoch is None else EPOCH + ("/" if found.epoch.total else "")
     if found.bar is None:
@@ -239,7 +211,8 @@ def _kind(before: str, text: str, found: Mark) -> str:
         return OTHER
     if known.EVALUATION_WORDS.search(words) and "train" not in before.lower():
         return EVALUATION
-    if found.epoch is not None and (bar is not None or found.epoch.total):
+    of_epochs = found.epoch is not None and (bar or found.epoch.total or found.inner)
+    if of_epochs and not known.EVALUATION_WORDS.search(text[found.start : found.end]):
         return TRAINING
     if bar is not None and known.OTHER_WORDS.search(words) and not known.LOSS_WORDS.search(text):
         return OTHER
@@ -250,8 +223,11 @@ def _kind(before: str, text: str, found: Mark) -> str:
 def _take_times(text: str, mark: Mark) -> None:
     """Keep the times beside the counters of a line."""
     bar, own = mark.bar or {}, EPOCH if mark.inner is None else mark.unit
-    mark.elapsed_s, mark.eta_s = _duration(bar.get("elapsed")), _duration(bar.get("eta"))
-    mark.unit_s, mark.clock_s = _of_bar(bar), clock_s(text)
+    mark.elapsed_s, mark.eta_s = (
+        known.seconds_of(bar.get("elapsed")),
+        known.seconds_of(bar.get("eta")),
+    )
+    mark.unit_s, mark.clock_s = _of_bar(bar), known.clock_s(text)
     for way in known.PER_UNIT if mark.unit_s is None else ():
         if (match := way.search(text)) is None:
             continue
@@ -263,15 +239,16 @@ def _take_times(text: str, mark: Mark) -> None:
             at, total = mark.inner.at, mark.inner.total
             mark.elapsed_s = float(groups["mean"]) * min(at + 1, total or at + 1)  # most from 0
     if mark.elapsed_s is None:
-        mark.elapsed_s = labelled_s(text, known.ELAPSED)
+        mark.elapsed_s = known.labelled_s(text, known.ELAPSED)
     if mark.eta_s is None:
-        mark.eta_s = labelled_s(text, known.ETA)
+        mark.eta_s = known.labelled_s(text, known.ETA)
     said = (mark.eta_s, mark.unit_s if mark.inner else None)
-    if not bar and (took_s := labelled_s(text, known.TOOK)) not in said:
+    if not bar and (took_s := known.labelled_s(text, known.TOOK)) not in said:
         mark.took_s = took_s
     if bar and mark.inner is not None and mark.inner.at == mark.inner.total:
         each_s = (mark.eta_s or 0.0) / max(1.0, mark.inner.at)  # Keras says what it took there
-        if abs((mark.unit_s or 0.0) - each_s) < 1 <= each_s:  # it rounds that to seconds
+        rounds = mark.unit_s is not None and abs(mark.unit_s - each_s) < 1 <= each_s
+        if rounds or (mark.unit_s is None and (mark.eta_s or 0.0) >= _FEW_S):
             mark.unit_s = each_s
         mark.eta_s = None
 
@@ -285,15 +262,3 @@ def _of_bar(bar: dict[str, str | None]) -> float | None:
     if below.startswith("s") and len(below) <= 3:
         return 1 / rate / {"k": 1e3, "m": 1e6}.get(above[:1] if len(above) > 2 else "", 1.0)
     return rate * {"ms": 1e-3, "us": 1e-6, "µs": 1e-6, "min": 60.0}.get(above, 1.0)
-
-
-def labelled_s(text: str, ways: tuple[re.Pattern[str], ...]) -> float | None:
-    """The duration after one of some words of a line; None where it has none."""
-    match = next(filter(None, (way.search(text) for way in ways)), None)
-    if match is None or (seconds := _duration(match["v"])) is None:
-        return None
-    return seconds * _IN.get((match.groupdict().get("in") or "")[:2], 1.0)
-
-
-def _duration(text: str | None) -> float | None:
-    return known.seconds_of(text) if text and text[0].isdigit() else None

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from profiles.storage import shipped_yaml
 
 _SCALES = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
 _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3}
+_IN = {"mi": 60.0, "h": 3600.0, "ho": 3600.0, "hr": 3600.0, "ms": 1e-3}
+CUT = "…"  # of a long line, where its middle is left out
+_STAMP_CHARS = 90  # a stamp stands near the start of a line, a whole date anywhere
+_PLAIN_YEAR = 2000  # of stamps that name none; it has a 29 February
 _PARTS = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?) ?(ms|[dhms:]?)", re.ASCII | re.IGNORECASE)
 
 
@@ -36,12 +41,9 @@ class Way:
 
 
 _RAW: Any = shipped_yaml("patterns.yaml", __file__)
-_PARTS_OF = {
-    "n": f"(?:{_RAW['count']})",
-    "f": f"(?:{_RAW['number']})",
-    "d": f"(?:{_RAW['duration']})",
-    "mon": "|".join(_RAW["months"]),
-} | _RAW["words"]
+_NAMED = {"n": "count", "f": "number", "d": "duration"}
+_PARTS_OF = {short: f"(?:{_RAW[name]})" for short, name in _NAMED.items()} | _RAW["words"]
+_PARTS_OF["mon"] = "|".join(_RAW["months"])
 
 
 def _compiled(text: str) -> re.Pattern[str]:
@@ -74,7 +76,6 @@ TABLE, BETWEEN, CELL, OPTIONS = (_ONE[name] for name in ("table", "between", "ce
 COUNTED, ENDED, LOADS, SAVES = (_ONE[name] for name in ("counted", "ended", "loads", "saves"))
 UNIT_OF = {word: unit for unit, words in _RAW["unit_of"].items() for word in words}
 LENGTHS = {unit: _compiled(text) for unit, text in _RAW["lengths"].items()}
-MONTHS: tuple[str, ...] = tuple(_RAW["months"])
 
 
 def count_of(text: str) -> float:
@@ -83,8 +84,10 @@ def count_of(text: str) -> float:
     return float(text[:-1]) * scale if scale else float(text.replace(",", ""))
 
 
-def seconds_of(text: str) -> float:
-    """The value of a duration: ``1:02:03``, ``2 days, 1:02:03``, ``41s``, ``1h 2m``, ``41``."""
+def seconds_of(text: str | None) -> float | None:
+    """The value of a duration, if any: ``1:02:03``, ``2 days, 1:02:03``, ``41s``, ``1h 2m``."""
+    if not text or not text[0].isdigit():
+        return None
     seconds = clock = 0.0
     for value, mark in _PARTS.findall(text):
         if mark in _SECONDS:
@@ -92,3 +95,35 @@ def seconds_of(text: str) -> float:
         else:
             clock = (clock + float(value)) * (60 if mark else 1)
     return seconds + clock
+
+
+def labelled_s(text: str, ways: tuple[re.Pattern[str], ...]) -> float | None:
+    """The duration after one of some words of a line; None where it has none."""
+    match = next(filter(None, (way.search(text) for way in ways)), None)
+    if match is None or (seconds := seconds_of(match["v"])) is None:
+        return None
+    return seconds * _IN.get((match.groupdict().get("in") or "")[:2], 1.0)
+
+
+def clock_s(text: str) -> float | None:
+    """The stamp near the start of a line in seconds; None without one."""
+    if ":" not in text and "_" not in text[:6]:
+        return None
+    for number, stamp in enumerate(STAMPS):
+        if (match := stamp.search(text[:_STAMP_CHARS] if number else text)) is None:
+            continue
+        found = {name: value for name, value in match.groupdict().items() if value}
+        if "ms" in found:
+            return float(found["ms"]) / 1000
+        month = int(found.get("mo", 1 + _RAW["months"].index(found.get("mon", "Jan"))))
+        day = int(found.get("d", 1))
+        month, day = (day, month) if month > 12 else (month, day)
+        hour, seconds = int(found["h"]), float(found["s"].replace(",", "."))
+        if "pm" in found:
+            hour = hour % 12 + 12 * (found["pm"] == "PM")
+        try:
+            moment = datetime(int(found.get("y", _PLAIN_YEAR)), month, day, hour, int(found["mi"]))
+        except ValueError:
+            return None
+        return (moment - datetime(1970, 1, 1)).total_seconds() + seconds
+    return None

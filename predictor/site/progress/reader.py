@@ -20,21 +20,7 @@ from typing import IO
 from ...errors import StepReportError
 from ..step_rate import LINE_PREFIX, StepReport, opened_regular, parse_line, read_at
 from . import patterns as known
-from .marks import (
-    CUT,
-    EPISODE,
-    EPOCH,
-    EVALUATION,
-    LOSS,
-    OTHER,
-    STEP,
-    TRAINING,
-    Mark,
-    clock_s,
-    labelled_s,
-    mark_of,
-    row_of,
-)
+from .marks import EPISODE, EPOCH, EVALUATION, LOSS, OTHER, STEP, TRAINING, Mark, mark_of, row_of
 from .track import Headers, Rate, Track, away, epoch_track, paused_s, printed, step_track
 
 _SURE = 0.8  # more tells no track from another
@@ -98,9 +84,8 @@ def read_file(path: Path, *, owner: int | None = None, stated: str = "") -> Prog
             head = read_at(handle, HEAD_BYTES, 0)
             for most in (TAIL_BYTES, FAR_TAIL_BYTES):
                 start = max(0, status.st_size - most)
-                found = read_bytes(
-                    head, read_at(handle, most, start), whole=start == 0, stated=stated
-                )
+                tail = read_at(handle, most, start)
+                found = read_bytes(head, tail, whole=start == 0, stated=stated)
                 if found != NOTHING or start == 0:
                     break
             return found
@@ -137,7 +122,7 @@ def read_bytes(
 
 def _complete(raw: bytes) -> Iterator[str]:
     """The lines less a last one that is still being written, unless it is a bar."""
-    end = max(raw.rfind(b"\n"), raw.rfind(b"\r")) + 1
+    end = max((found.end() for found in _BREAKS.finditer(raw)), default=0)
     yield from lines_of(raw[:end], sparse=len(raw) > TAIL_BYTES)
     for line in lines_of(raw[end:]):
         if (mark := mark_of(line, 0)) is None or mark.bar:
@@ -145,7 +130,8 @@ def _complete(raw: bytes) -> Iterator[str]:
 
 
 MAX_CHARS, _HEAD_CHARS = 1_200, 900  # of a line; what is longer keeps its two ends
-_BREAKS = re.compile(rb"[\r\n\x08]+|(?<=/s\]|it\])")  # what is glued to a bar is a line of its own
+# What is glued to a bar is a line of its own, and an epoch that is glued to a number.
+_BREAKS = re.compile(rb"[\r\n\x08]+|(?<=/s\]|it\])|(?<=\d)(?=[Ee]poch:? ?\d)")
 _COUNTERS = re.compile(rb"(?i)epoch|step|iter|batch|episode|it/s|s/it")
 _ESCAPES = re.compile(
     r"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-_])"
@@ -176,7 +162,7 @@ def lines_of(raw: bytes, *, sparse: bool = False) -> Iterator[str]:
         text = _ESCAPES.sub("", part.decode("utf-8", "replace").translate(_PLAIN))
         text = _RANK.sub("", _CONTROLS.sub("", text)).rstrip()
         if len(text) > MAX_CHARS:
-            text = text[:_HEAD_CHARS] + CUT + text[1 + _HEAD_CHARS - MAX_CHARS :]
+            text = text[:_HEAD_CHARS] + known.CUT + text[1 + _HEAD_CHARS - MAX_CHARS :]
         if text:
             yield text
 
@@ -237,7 +223,7 @@ class _Output:
             if LINE_PREFIX in text:
                 self.report = parse_line(text) or self.report
             mark = mark_of(text, number)
-            seen_s = clock_s(text) if mark is None else mark.clock_s
+            seen_s = known.clock_s(text) if mark is None else mark.clock_s
             if seen_s is not None:
                 anew = stamp[0] >= self.marked >= 0 and away(stamp[1], seen_s)
                 self.begun = number if mark is None and anew else self.begun
@@ -258,7 +244,7 @@ class _Output:
                 self.series[mark.series].append(mark)
                 self.marked = number
                 continue
-            if (gone_s := labelled_s(text, known.ELAPSED)) is not None:
+            if (gone_s := known.labelled_s(text, known.ELAPSED)) is not None:
                 elapsed = number, gone_s
             if known.ENDED.search(text):
                 self.ended = number
@@ -276,7 +262,7 @@ class _Output:
 
 def _loose_rates(text: str, *, loss: bool) -> dict[str, float]:
     """Units and their seconds, of a line without a counter; with a loss what an epoch took."""
-    took_s = labelled_s(text, known.TOOK) if loss and EPOCH in text.lower() else None
+    took_s = known.labelled_s(text, known.TOOK) if loss and EPOCH in text.lower() else None
     rates = {EPOCH: took_s} if took_s else {}
     for way in known.PER_UNIT:
         match = way.search(text)
@@ -384,8 +370,7 @@ def _training(names: Collection[str], output: _Output) -> ProgressReading:
         headers = list(filter(clear, headers)) or headers
     fractions = [m for marks in whole for m in marks if m.fraction]
     told = output.first, output.lengths[EPOCH]
-    epochs = Headers(headers)
-    found = [step_track(marks, epochs, *told) for marks in series]
+    found = [step_track(marks, Headers(_own(headers, marks)), *told) for marks in series]
     found += [epoch_track(marks, *told) for marks in (*whole, fractions)]
     tracks = [t for t in found if t is not None and (len(t.points) > 1 or t.last.bar)]
     if not tracks:  # an epoch that every line names says no more
@@ -405,6 +390,15 @@ def _training(names: Collection[str], output: _Output) -> ProgressReading:
     of_epochs = (t.rate() for t in tracks if t.unit == EPOCH and not t.last.bar)
     epoch = next(filter(None, of_epochs), None)
     return _reading(replace(chosen, total=total, unit=unit), output, others, epoch)
+
+
+def _own(headers: list[Mark], marks: Sequence[Mark]) -> list[Mark]:
+    """Those of the lines with the same words, where two runs name their epochs in turns."""
+    at = [m.epoch.at for m in headers if m.epoch]
+    if sum(b < a < c for a, b, c in zip(at, at[1:], at[2:], strict=False)) < 2:
+        return headers
+    words = marks[0].series.partition("|")[0]
+    return [m for m in headers if m.series.partition("|")[0] == words] or headers
 
 
 def _of_training(marks: Sequence[Mark]) -> Sequence[Mark]:
@@ -483,11 +477,13 @@ def _reading(
         once = (n for n, line in output.told_once().items() if line < began)
         told = list(once) if lost else output.lengths[steps]
         total = _stated(told, at, steps=steps != EPOCH)
+        total = track.of_run(total, output.series[track.last.series])
     elif total is None and track.per_epoch and track.points[-1].mark.epoch is not None:
         epochs = _stated(output.lengths[EPOCH], track.points[-1].mark.epoch.at)
         total = None if epochs is None else epochs * track.per_epoch
-    left_s = _remaining_s(track, at, total, rate, ended=output.ended >= track.last.line)
-    if track.last.part and output.ended < track.last.line:
+    ended = output.ended >= output.series[track.last.series][-1].line
+    left_s = _remaining_s(track, at, total, rate, ended=ended)
+    if track.last.part and not ended:
         total = left_s = None
     rate = rate or (printed([left_s / (total - at)]) if left_s and total else None)
     return ProgressReading(

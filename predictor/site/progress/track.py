@@ -116,9 +116,10 @@ def _without_outages(found: Sequence[Stretch]) -> list[Stretch]:
         return list(found)
     left_s, last = sum(one.seconds for one in found), 0
     night_s = max(_AWAY_S, _MANY * median(one.seconds for one in found))
+    alone_s = max(_AWAY_S / 6, _LEAP * ordered[1].seconds)  # a pause of the program comes again
     for number, one in enumerate(ordered[:MOST_OUTAGES], start=1):
         left_s -= one.seconds
-        last = number if left_s > 0 and one.seconds > min(left_s, night_s) else last
+        last = number if left_s > 0 and one.seconds > min(left_s, night_s, alone_s) else last
     if last > 1 and ordered[0].seconds < _ALIKE * ordered[last - 1].seconds:
         last = 0  # as long each time: those are pauses of the program
     gone = set(map(id, ordered[:last]))
@@ -175,6 +176,10 @@ class Track:
         """How many points stand after a line."""
         return len(self.points) - bisect_right(self.points, line, key=lambda p: p.mark.line)
 
+    def of_run(self, total: float | None, marks: Iterable[Mark]) -> float | None:
+        """A total, unless the counter reached it before, among all marks of its statement."""
+        return _of_run(total, [Point(m.stands[self.unit != EPOCH], m) for m in marks])
+
     def rate(self) -> Rate | None:
         """Seconds a unit, by stamps, by what the program counts since a begin, or as it says."""
         every = median([b.at - a.at for a, b in pairwise(self.points)] or [1.0])
@@ -187,17 +192,25 @@ class Track:
         if found is None or said is None:
             begun = self.at <= 1 and self.unit != EPOCH  # a first step holds the start
             return None if found is None and begun else found or said
+        begin, last = self.points[0], self.last
+        if last.bar and last.elapsed_s and not self.per_epoch and begin.at > RECENT * every:
+            found = replace(found, overall_s=max(found.overall_s, last.elapsed_s / self.at))
         ratio = said.typical_s / found.typical_s
-        new = -(-len(self.points) // 6) if self.last.bar else _lately(units)
+        new = -(-len(self.points) // 6) if last.bar else _lately(units)
         newest = replace(self, points=self.points[-new:])
-        late = newest._by_times() if self.last.bar else newest.by_clock()
+        runs = [*_runs([p.mark for p in newest.points])] if last.bar else []  # one begins slowly
+        late = newest.by_clock() if not runs else newest._by_times() if len(runs) == 1 else None
         if late and abs(said.typical_s / late.typical_s - 1) < abs(ratio - 1) / 2:
             return replace(late, overall_s=late.typical_s + found.overall_s - found.typical_s)
-        gone = self.points[-1].at - self.points[0].at if self.last.bar else 0.0
+        alike = 0.8 < ratio < 1.25
+        if last.bar and alike and CHUNKS < (self.per_epoch or 0) < STEPS_OF_CLOCK / found.typical_s:
+            overall_s = found.overall_s * ratio  # epochs are of a few whole seconds
+            found = replace(found, typical_s=said.typical_s, overall_s=overall_s)
+        gone = self.at - begin.at if last.bar else 0.0
         counted = len(self.points) if self.by_clock() else gone
         if found.certain < said.certain and counted < _MANY:
             return said if 1 / _CONTRARY < ratio < _CONTRARY else None
-        return replace(found, certain=found.certain + 0.08 * (0.8 < ratio < 1.25))
+        return replace(found, certain=found.certain + 0.08 * alike)
 
     def _by_etas(self) -> Iterator[float]:
         """By bars that say only the time that is left of them, where that is not too coarse."""
@@ -301,6 +314,9 @@ def current_run(points: Sequence[Point]) -> tuple[Point, ...]:
         fall = (2.0 if point.at <= points[0].at else _FALL + 1e-9) * usual  # to the begin, or back
         if number in leaps or (run and point.at <= run[-1].at - fall):
             run = []
+        if len(run) > 1 and point.at <= points[0].at:  # so much later it is of no other rank
+            first_s, last_s, now_s = (p.mark.clock_s or 0.0 for p in (run[0], run[-1], point))
+            run = [] if 0 < (last_s - first_s) / len(run) < now_s - last_s else run
         if len(run) == 1 and point.at == run[0].at and (lines[point.at] == 2 or point.mark.bar):
             run = []  # counts nothing yet: the one before it was of a run that ended there
         if not run or point.at > run[-1].at:
@@ -319,7 +335,7 @@ def epoch_track(
     if not (counted := [m for m in marks if m.epoch is not None]):
         return None
     ended = sum(m.metrics or m.took_s is not None for m in counted) * 2 > len(counted)
-    lowest, begun = _lowest(counted, first), counted[0].stands[0]
+    lowest, begun = _lowest(counted, first, stated), counted[0].stands[0]
     if lowest < begun == counted[:2][-1].stands[0]:  # its first lines were not read
         counted = [m for m in counted if m.stands[0] != begun] or counted
     bar = any(m.bar and m.inner is None for m in counted)
@@ -378,7 +394,7 @@ def step_track(
             starts = [b for a, b in pairwise((counted[-1], *counted)) if a.epoch != b.epoch]
             bare = [replace(m, inner=None, metrics=ends, took_s=None, unit_s=None) for m in starts]
             return epoch_track(bare, first, stated)
-    lowest = _lowest([*counted, *headers.marks[:1]], first)
+    lowest = _lowest([*headers.marks[:1], *counted], first, stated)
     epochs = _last_total([m.epoch for m in counted]) or headers.total
     base = float(not headers.bar and (lowest == 1 or (lowest > 1 and epochs is not None)))
     if headers.bar and counted[-1] is marks[-1] and (named := marks[-1].epoch):  # by itself
@@ -391,9 +407,11 @@ def step_track(
     return Track(unit=unit, points=current_run(points), total=total, per_epoch=per_epoch)
 
 
-def _lowest(marks: Iterable[Mark], first: Mapping[str, float]) -> float:
+def _lowest(marks: Sequence[Mark], first: Mapping[str, float], stated: Collection[float]) -> float:
     """The first epoch that statements count, also before the lines that were read."""
-    return min(min(m.epoch.at, first.get(m.series, m.epoch.at)) for m in marks if m.epoch)
+    least = min(min(m.epoch.at, first.get(m.series, m.epoch.at)) for m in marks if m.epoch)
+    last = _last_total([m.epoch for m in marks]) or 0.0  # 499 of 500 that were stated
+    return 0.0 if least > 1 and last + 1 in stated and last not in stated else least
 
 
 def _of_run(total: float | None, points: Sequence[Point]) -> float | None:
