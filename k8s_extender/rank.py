@@ -173,17 +173,12 @@ class SiteEstimates:
         self._physics = PhysicsView(predictor, site_source(site) or "")
         # Pods that are alike ask for the same.
         self.of = lru_cache(MAX_ESTIMATES)(self._of)
-        self.median_s = lru_cache(MAX_ESTIMATES)(self._median_s)
 
     def _of(self, job: JobRequest) -> Estimate | None:
         """The estimate of a job; None where neither its like has run nor physics speaks."""
         found = estimate_job(job, self._memory, self._physics if "model=" in job.asked else None)
         like = any(one.similarity in OWN for one in found.similar)
         return found if like or found.physics else None
-
-    def _median_s(self, job: JobRequest) -> float | None:
-        found = self.of(job)
-        return None if found is None else found.quantile_s(0.5)
 
 
 def able(job: PodJob, found: Sequence[TypeEstimate]) -> frozenset[GpuType]:

@@ -133,8 +133,9 @@ def _placed(request: AdmissionRequest, known: Decider) -> Decision:
     if job is None:
         return Decision()
     found, patch = weights(job, obj, known), Patch(obj)
-    if (expected_s := _expected_s(request, job, known)) is not None:
-        limits.expect(patch, obj, request.kind, expected_s)
+    like = known.like(job, obj, review.subject_of(request).name)
+    if like is not None:
+        limits.expect(patch, obj, request.kind, like.expected_s)
     if not found:
         return Decision(patch=patch.operations, unplaced=lacking(job) or "nothing to choose")
     place(patch, obj, job, found)
@@ -175,8 +176,8 @@ def _filled_in(request: AdmissionRequest, known: Decider, *, by_namespace: bool)
     told_s = own.deadline_s if filled_s is None else filled_s
     if asked and told_s is not None:
         limits.pass_on(patch, obj, parts, told_s, deadline)
-    expected_s = _expected_s(request, job, known)
-    if expected_s is None and found.limit is not None:
+    expected_s = None if like is None else like.expected_s
+    if like is None and found.limit is not None:
         expected_s = found.runs * found.limit.median_s
     times = {} if found.slowest is None else limits.predicted(found.slowest, known.version)
     if request.kind != WORKLOAD and expected_s is not None:
@@ -192,14 +193,6 @@ def _filled_in(request: AdmissionRequest, known: Decider, *, by_namespace: bool)
         job.stated, found, own, asked=asked, filled_s=filled_s, quantile=deadline.quantile
     )
     return Decision(patch=patch.operations, lines=lines, deadline_s=filled_s)
-
-
-def _expected_s(request: AdmissionRequest, job: PodJob, known: Decider) -> float | None:
-    """How long a job is expected to run where it had best go: by similar runs and physics."""
-    if known.site is None:
-        return None
-    name = review.subject_of(request).name
-    return known.site.median_s(known.request(job, request.object, name))
 
 
 # Soft placement: preferred node affinity by predicted speed, written once on a new pod. A preferred

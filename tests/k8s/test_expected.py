@@ -19,7 +19,7 @@ from gfd_nodes import a100
 from k8s_configs import config_of
 from k8s_server_process import serving
 
-from k8s_extender import pods
+from k8s_extender import pods, rank
 from k8s_extender.admission import Admission
 from k8s_extender.decide import Decider
 from k8s_extender.history.runs import records
@@ -31,7 +31,6 @@ from predictor.cli.main import main
 from predictor.estimate.fitting import Fitted
 from predictor.site.calibration.site_state import SiteState, write_state
 from predictor.site.history.run import Run
-from predictor.site.similar.estimate import Estimate
 from predictor.site.similar.memory import SiteMemory
 from predictor.site.similar.past_runs import PastRun, RunEnd
 
@@ -103,7 +102,7 @@ def test_the_next_pod_of_a_template_is_neither_read_nor_estimated_anew(
     known: Decider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = applied(Admission(lambda: known), new_pod(), verb="place")
-    for owner, name in ((pods, "ran_by"), (Estimate, "quantile_s")):
+    for owner, name in ((pods, "ran_by"), (rank, "estimate_job")):
         monkeypatch.setattr(owner, name, lambda *_: pytest.fail("asked again"))
     second = applied(Admission(lambda: known), new_pod(), verb="place")
     assert second.annotations[EXPECTED] == first.annotations[EXPECTED]
