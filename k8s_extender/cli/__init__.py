@@ -9,6 +9,8 @@ import click
 from predictor.cli.groups import CommandGroup
 from predictor.cli.options import listed_options
 
+from ..errors import ClusterError
+
 IN_CLUSTER = "in-cluster"
 KUBECONFIG = "KUBECONFIG"  # the variable that kubectl reads
 # Command -> module of this package that holds it, in the order of the help.
@@ -32,8 +34,6 @@ def api_client(kubeconfig: str) -> Any:
     from kubernetes import client
     from kubernetes import config as loading
     from kubernetes.config.config_exception import ConfigException
-
-    from ..errors import ClusterError
 
     settings = client.Configuration()
     loader: Any = loading

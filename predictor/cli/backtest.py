@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import TraceError
+from ..site.history.run import asked_value
 from ..units import count, duration, percent, short
 from .console import format_option, progress, show_json, show_rows, warn
 from .filling import history_option, open_history
@@ -50,7 +51,6 @@ def backtest(
     from ..site.backtest.policies import POLICIES, policies_of
     from ..site.backtest.run import backtest as run
     from ..site.backtest.workload import HOUR_S, LimitBounds, workload_of_runs, workload_of_swf
-    from ..site.history.run import asked_value
     from ..site.history.swf import read_swf
     from ..site.replay import Policy, SlurmRules
     from ..site.similar.estimate import PhysicsView

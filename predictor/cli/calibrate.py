@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import HistoryError
+from ..site.similar.request import Similarity
 from ..units import MISSING, count, duration, percent
 from .console import Progress, format_option, progress, show_json, show_table, warn
 from .filling import filter_options, history_option, open_history, where_of
@@ -163,7 +164,6 @@ def _told(
 ) -> dict[str, Any]:
     """What was learned, and what that is worth, as plain values."""
     from ..site.calibration.calibrate import Errors, by_stack
-    from ..site.similar.request import Similarity
 
     seen = state.memory.seen()
     before, after = ((), ()) if compared is None else (compared.before, compared.after)

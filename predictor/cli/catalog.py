@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from profiles.gpus import gpus as sheets
+
+from ..errors import GraphError
+from ..graphs.operator import Graph, Workload
 from ..units import MISSING, count, short
 from .console import format_option, show_json, show_table, worded
 from .options import complete
 
 if TYPE_CHECKING:
     from ..graphs.catalog import ModelEntry
-    from ..graphs.operator import Graph
 
 GIGA = 1e9
 BRIEF = (
@@ -68,8 +71,6 @@ def show(name: str, form: str) -> None:
 @format_option
 def gpus(form: str) -> None:
     """List the GPUs that have a data sheet."""
-    from profiles.gpus import gpus as sheets
-
     if form == "json":
         show_json(
             [
@@ -110,7 +111,6 @@ def gpus(form: str) -> None:
 def default_graph(entry: ModelEntry) -> Graph:
     """The graph of one sample at the defaults of the catalog; raises GraphError."""
     from ..graphs.catalog import graph_of
-    from ..graphs.operator import Workload
 
     work = Workload(batch_size=1, seq_len=entry.seq_len, image_size=entry.image_size)
     return graph_of(entry.name, (), work)
@@ -120,7 +120,6 @@ def details(entry: ModelEntry) -> dict[str, Any]:
     """What `show` shows; ``graph_*`` are of the operator graph, None where it needs a variant."""
     from profiles.tables import measurements
 
-    from ..errors import GraphError
     from ..graphs.catalog import find_entry
 
     try:

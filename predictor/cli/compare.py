@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from profiles.gpus import find_gpu
+
 from ..errors import JobError
+from ..job.precision import Precision, parse_precision, tensor_peak
 from ..units import count, duration, short, span
 from . import options
 from .console import GAP, format_option, show_json, show_table, warn
@@ -117,10 +120,6 @@ def with_units(
 
     Those are left whose format of matrix products the GPU has on tensor cores or natively.
     """
-    from profiles.gpus import find_gpu
-
-    from ..job.precision import parse_precision, tensor_peak
-
     pairs, skipped = dict[tuple[str, str], tuple[str, str]](), []
     for name, precision in product(gpus, dict.fromkeys(precisions)):
         gpu, dtype = find_gpu(name), parse_precision(precision).matmul_dtype
@@ -133,8 +132,6 @@ def with_units(
 
 def compared(model: Predictor, jobs: Sequence[TrainingJob]) -> list[Line]:
     """Every job predicted, with its speed-ups; FP32 is predicted even where nobody asked for it."""
-    from ..job.precision import Precision
-
     plain = [job.but(precision=Precision.FP32) for job in jobs]
     found = model.predict_many([*jobs, *plain])
     asked, bases = found[: len(jobs)], found[len(jobs) :]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..site.drift.snapshot import StreamState, write_snapshot
 from ..units import MISSING, count, percent
 from .console import format_option, progress, show_json, show_rows, warn
 from .filling import filter_options, history_option, open_history, where_of
@@ -66,8 +67,6 @@ def drift(
 
 
 def _write(found: Drift) -> None:
-    from ..site.drift.snapshot import StreamState, write_snapshot
-
     streams = []
     for watched in found.streams:
         stream, figures, change = watched.stream, watched.figures, watched.standing

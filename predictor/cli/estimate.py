@@ -10,6 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from profiles.gpus import known_gpu
+
+from ..identify.files import user_files
+from ..site.history.cells import MIB, asked_gpus, gpu_type, limit_s, memory_bytes, whole
+from ..site.similar import request
 from ..units import MINUTE_S, count, duration, span
 from .console import format_option, show_json, warn
 from .identify import missing, script_text, unclear_line
@@ -19,7 +24,6 @@ if TYPE_CHECKING:
     from ..estimate.prediction import Prediction
     from ..identify.stated import Stated
     from ..site.similar.estimate import Estimate
-    from ..site.similar.request import JobRequest
 
 GIB = 2**30
 # What clusters have, from the slowest on: a job that states no GPU type may get any of them.
@@ -32,8 +36,6 @@ ENOUGH_RUNS = 8
 
 
 def _seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
-    from ..site.history.cells import limit_s
-
     found = None if text is None else limit_s(text, MINUTE_S)
     if text is not None and found is None:
         raise click.BadParameter(
@@ -93,15 +95,10 @@ def estimate(words: tuple[str, ...], comment: str | None, form: str, **asked: An
 
 def _request(
     words: tuple[str, ...], comment: str | None, given: dict[str, Any]
-) -> tuple[JobRequest, Stated, tuple[str, ...]]:
+) -> tuple[request.JobRequest, Stated, tuple[str, ...]]:
     """The job, what it states of its training, and what is assumed of it."""
-    from profiles.gpus import known_gpu
-
-    from ..identify.files import user_files
     from ..identify.grammar import stated_text
     from ..identify.identify import identify, sbatch_options
-    from ..site.history.cells import gpu_type
-    from ..site.similar import request
 
     directory, memory_gib = given.pop("directory").resolve(), given.pop("memory_gib")
     script = script_text(words)
@@ -141,7 +138,6 @@ def _request(
 
 def _asked_in(options: Mapping[str, str]) -> dict[str, Any]:
     """The fields of a request that the options of sbatch state; counts are of the whole job."""
-    from ..site.history.cells import MIB, asked_gpus, limit_s, memory_bytes, whole
 
     def number(name: str) -> int | None:
         return whole(options.get(name, ""))
@@ -214,9 +210,8 @@ def _why_wide(found: Estimate, prediction: Prediction | None) -> str:
 def _narrowing(found: Estimate, prediction: Prediction | None, stated: Stated, refusal: str) -> str:
     """The one thing that would tell most; ``refusal`` is why physics says nothing."""
     from ..estimate.prediction import narrowing
-    from ..site.similar.request import BY_SCRIPT
 
-    own = sum(one.seen for one in found.similar if one.similarity in BY_SCRIPT)
+    own = sum(one.seen for one in found.similar if one.similarity in request.BY_SCRIPT)
     if prediction is not None and found.physics and not own:
         return narrowing(prediction)
     lacking = missing(stated) if stated.model else []

@@ -16,6 +16,7 @@ from ..errors import HistoryError
 from ..units import MISSING, count, duration
 from . import filling
 from .console import format_option, show_json, show_rows, warn
+from .evaluate import warn_of_unknown_words
 from .filling import filled, filter_options, history_option, open_history, where_of
 from .groups import CommandGroup
 from .options import listed_options, moment, together
@@ -174,7 +175,6 @@ def csv(file: Path, cluster: str, zone: tzinfo | None, history: str | None, form
     from ..estimate.measurement import REQUIRED, read_csv
     from ..site.history.accounting_table import AccountingTable
     from ..site.history.csv_rows import items
-    from .evaluate import warn_of_unknown_words
 
     table = AccountingTable(file, "table", cluster=cluster, zone=zone)
     if not {*REQUIRED} <= {*table.header()}:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..identify.files import user_files
+from ..job.phases import lasting
 from .console import format_option, show_json, show_table, warn
 
 if TYPE_CHECKING:
@@ -36,7 +38,6 @@ def identify(
     any other words are the command itself. Put -- before them. Configuration files that it names
     are read, relative to the working directory.
     """
-    from ..identify.files import user_files
     from ..identify.identify import identify as read
     from ..identify.identify import sbatch_options
 
@@ -83,8 +84,6 @@ def script_text(words: Sequence[str]) -> str | None:
 
 def missing(stated: Stated) -> list[str]:
     """What a time cannot be predicted without, of what is not stated."""
-    from ..job.phases import lasting
-
     found = set(stated.values) | ({"steps"} if lasting(stated.values.get("phases", ())) else set())
     if stated.trainer:
         found.add("precision")

@@ -6,6 +6,7 @@ from errno import EPIPE
 
 import click
 
+from profiles.errors import ProfileDataError
 from profiles.storage import shipped_yaml
 
 from ..errors import PrecisionTimeError, reason_of
@@ -21,8 +22,6 @@ class Program(CommandGroup):
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command that was named."""
-        from profiles.errors import ProfileDataError
-
         try:
             with terminal(), logged():
                 return super().invoke(ctx)

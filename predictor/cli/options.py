@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from profiles.gpus import gpus, known_name
 from profiles.storage import shipped_yaml
 
 from ..errors import JobError, TraceError
@@ -44,8 +45,6 @@ EXPECTED = "expected 2025-01-31, 2025-01-31T12:00, or an age such as 90m, 12h, 3
 
 
 def _known(name: str) -> Iterable[str]:
-    from profiles.gpus import gpus
-
     from ..graphs.catalog import entries, traced_entries
 
     if name == "model":
@@ -211,8 +210,6 @@ def pools_of(
     ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[Pool, ...]:
     """The pools of ``NAME:GPUS`` and ``NAME:GPUS/GPUS_PER_NODE``; raises TraceError."""
-    from profiles.gpus import known_name
-
     from ..site.replay import Pool
 
     found: list[Pool] = []

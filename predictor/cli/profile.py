@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from profiles.gpus import find_gpu
+from profiles.storage import HERE
+
 from ..errors import JobError
 from ..optional import needs
 from ..units import duration
@@ -197,7 +200,6 @@ def check(directory: Path | None, every: bool, form: str) -> None:
     """
     from profiles.check import check as problems
     from profiles.check import quarantined
-    from profiles.storage import HERE
 
     where = directory or HERE
     found, refused = problems(where), quarantined(where)
@@ -300,7 +302,6 @@ def coverage(gpu: str | None, form: str) -> None:
     """
     from profiles.coverage import collective_coverage
     from profiles.coverage import coverage as operator_coverage
-    from profiles.gpus import find_gpu
 
     name = None if gpu is None else find_gpu(gpu).name
     cells = [c for c in operator_coverage() if name in (None, c.gpu)]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..graphs.operator import Workload
+from ..job.software import optimizer_named
 from .catalog import GIGA
 from .console import format_option, progress, show_json, warn, worded
 from .options import listed_options
@@ -27,7 +29,6 @@ def trace(
     NAME is a function or class without arguments that gives a torch.nn.Module. One training step
     runs on tensors without data; no GPU is needed, and none afterwards.
     """
-    from ..job.software import optimizer_named
     from ..measure.trace.request import TraceRequest, free_name, parsed, stored_before
 
     if ":" not in stated["optimizer"]:
@@ -53,7 +54,6 @@ def trace(
 
 def _show_traced(found: Stored, form: str) -> None:
     from ..graphs.catalog import graph_of
-    from ..graphs.operator import Workload
 
     model = found.model
     work = Workload(model.batch_size, seq_len=model.seq_len, image_size=model.image_size)

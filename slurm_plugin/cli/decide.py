@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from predictor.cli.console import format_option, show_json, warn
-from predictor.cli.options import listed_options, together
+from predictor.cli.options import listed_options, predictor, together
 from predictor.errors import JobError
 from profiles.storage import shipped_yaml
 
@@ -136,7 +136,6 @@ def request_of(
 
 
 def _locally(policy: SlurmPolicy, request: HookRequest) -> HookAnswer:
-    from predictor.cli.options import predictor
     from predictor.site.calibration.site_state import read_state
 
     from ..decide import SlurmDecider
