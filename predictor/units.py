@@ -6,7 +6,8 @@ from collections.abc import Callable
 from math import log10
 
 MISSING = "-"
-MINUTE_S, HOUR_S = 60, 3600
+MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
+GIB = 2**30
 LONG_H = 1000  # from here on minutes are more than anybody knows
 # What the ends of ranges are rounded to: of numbers, and of seconds, minutes and hours.
 _STEPS = tuple(10.0**power for power in range(-9, 12))
@@ -69,7 +70,7 @@ def percent(ratio: float | None) -> str:
 
 def gibibytes(value: float) -> str:
     """Bytes as GiB, which GPU memory is sold in."""
-    return f"{short(value / 2**30)} GiB"
+    return f"{short(value / GIB)} GiB"
 
 
 def count(value: float | None) -> str:

@@ -16,8 +16,10 @@ from operator import itemgetter
 
 import numpy as np
 
+from predictor.site.history.cells import UNLIMITED_S
 from predictor.site.replay import Floats, Pool, Trace, replay
 from predictor.site.replay.trace import Share
+from predictor.units import HOUR_S
 
 from .cluster import Cluster, SlurmJob
 from .constraints import parse
@@ -25,11 +27,8 @@ from .mark import parse_mark
 from .nodes import GpuRequest
 from .order import BASE
 
-# How long slurmctld's own backfill takes an unlimited job to run (backfill.c, one year).
-UNLIMITED_S = 365 * 86_400.0
 # How long a job holds its GPUs that is over its limit or completing: slurmctld looks every 30 s.
 OVERDUE_S = 30.0
-HOUR_S = 3600.0
 # Of the pending jobs, what is before a new one that may not be the last.
 SHARES = (0.0, 0.25, 0.5, 0.75)
 

@@ -10,7 +10,7 @@ from profiles.gpus import gpus as sheets
 
 from ..errors import GraphError
 from ..graphs.operator import Graph, Workload
-from ..units import MISSING, count, short
+from ..units import GIB, MISSING, count, short
 from .console import format_option, show_json, show_table, worded
 from .options import complete
 
@@ -78,7 +78,7 @@ def gpus(form: str) -> None:
                     "name": g.name,
                     "product": g.product,
                     "architecture": g.architecture,
-                    "memory_gib": g.memory_bytes / 2**30,
+                    "memory_gib": g.memory_bytes / GIB,
                     "bandwidth_gb_per_s": g.bandwidth_bytes_per_s / GIGA,
                     "peak_tflops": {k: v / 1e12 for k, v in g.peak_flops.items()},
                     "aliases": g.aliases,
@@ -94,7 +94,7 @@ def gpus(form: str) -> None:
         (
             g.name,
             g.architecture,
-            f"{g.memory_bytes / 2**30:.0f}",
+            f"{g.memory_bytes / GIB:.0f}",
             f"{g.bandwidth_bytes_per_s / GIGA:.0f}",
             *(
                 short(g.peak_flops[name] / 1e12).removesuffix(".0")

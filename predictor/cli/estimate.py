@@ -15,7 +15,7 @@ from profiles.gpus import known_gpu
 from ..identify.files import user_files
 from ..site.history.cells import MIB, asked_gpus, gpu_type, limit_s, memory_bytes, whole
 from ..site.similar import request
-from ..units import MINUTE_S, count, duration, span
+from ..units import GIB, MINUTE_S, count, duration, span
 from .console import format_option, show_json, warn
 from .identify import missing, script_text, unclear_line
 from .options import complete, listed_options, predictor
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ..identify.stated import Stated
     from ..site.similar.estimate import Estimate
 
-GIB = 2**30
 # What clusters have, from the slowest on: a job that states no GPU type may get any of them.
 LIKELY_GPUS = ("v100-sxm2-32gb", "a100-sxm4-80gb", "h100-sxm5-80gb")
 NO_SHEET = "{} stays what it is called here: physics has no data sheet of such a GPU (`gpus`)"

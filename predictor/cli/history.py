@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import click
 
 from ..errors import HistoryError
-from ..units import MISSING, count, duration
+from ..units import DAY_S, MISSING, count, duration
 from . import filling
 from .console import format_option, show_json, show_rows, warn
 from .evaluate import warn_of_unknown_words
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ..site.history.accounting_table import AccountingTable
     from ..site.history.run import Run
 
-DAY_S = 86400
 FIRST_NUMBER = 6
 
 

@@ -15,7 +15,7 @@ from profiles.storage import HERE
 
 from ..errors import JobError
 from ..optional import needs
-from ..units import duration
+from ..units import GIB, duration
 from .console import format_option, progress, show_json, show_rows, show_table, stop_asked, warn
 from .options import complete, listed_options
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ..measure.profiler.session import Request, Summary
     from ..measure.profiler.verify.compare import Comparison, ErrorSummary, Verification
 
-GIB = 2**30
 _REPEAT = re.compile(r"(the same \w+ as) .*")
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from .capacity.live import Live, LiveJob
+from .history.cells import UNLIMITED_S
 from .replay import After, Floats, Gates, Policy, Pool, Throttle, Trace, replay
 from .similar.estimate import Estimate
 from .similar.memory import SiteMemory
@@ -27,7 +28,6 @@ LOW, HALF, HIGH = 0.05, 0.5, 0.95
 # log lie in their range (benchmarks/expected_starts.py).
 SHARED = 0.4
 LEAST_S = 1.0
-UNLIMITED_S = 365 * 86_400.0
 # Why a waiting job is left out; one that runs in a reservation is for no reason of people.
 TOO_LARGE = "it waits for more GPUs of its type than there are known to be"
 HELD = "it is held until somebody releases it"

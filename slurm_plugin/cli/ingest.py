@@ -12,6 +12,7 @@ from predictor.cli.filling import filled, follow, history_option, open_history, 
 from predictor.cli.options import listed_options
 from predictor.site.history.ingest import period
 from predictor.site.history.store import History
+from predictor.units import HOUR_S
 
 from ..config import policy_at
 from ..history.ingest import SlurmFollower, cursor_of, records
@@ -19,7 +20,6 @@ from ..sources.commands import Commands
 from ..sources.text import SlurmSource
 from . import config_option
 
-HOUR_S = 3600.0
 EVERY_S = 60.0
 
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from profiles.gpus import known_gpu, spelling
 
-# Limits at or above it say that there is none: Slurm plans such a job as one of a year.
+# Limits at or above it say that there is none: Slurm's backfill plans such a job as one of a year.
 UNLIMITED_S = 365 * 86_400.0
 MOST_GPUS = 1_000_000  # that one job can have had
 # Unix times past these are of a finer unit: 1e11 s is the year 5138, 1e11 ms is 1973.
