@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..estimate.prediction import Prediction
 from ..job.training_job import TrainingJob
-from ..site.history.run import EndedJob, JobState
+from ..site.history.run import EndedJob, JobState, Predicted, Run, reported
 from ..site.step_rate import FILE_NAME, StepReport, report_paths
 
 HISTORY_VARIABLE = "PRECISION_TIME_HISTORY"
@@ -68,7 +68,6 @@ def record(
 ) -> None:
     """Add the run; times in Unix seconds. Raises HistoryError, ImportError without the extra."""
     from ..site.history.csv_rows import asked
-    from ..site.history.run import Predicted, Run, reported
     from ..site.history.store import History
 
     ended = EndedJob(

@@ -7,7 +7,6 @@ import pwd
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -16,14 +15,12 @@ from predictor.cli.options import listed_options, predictor, together
 from predictor.errors import JobError
 from profiles.storage import shipped_yaml
 
+from ..cluster import Cluster
 from ..config import SlurmPolicy, policy_at, rules_of
 from ..errors import SlurmError, SourceError
 from ..protocol import HookAnswer, HookRequest, ask
 from ..sources.words import minutes
 from . import config_option
-
-if TYPE_CHECKING:
-    from ..cluster import Cluster
 
 OURS = "PRECISION_TIME"
 MAX_SCRIPT_CHARS = 64 * 1024

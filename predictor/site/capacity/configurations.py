@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from ...errors import PrecisionTimeError
+from ...estimate.core import Predictor
 from ...estimate.prediction import Prediction
 from ...identify.grammar import parse_text
 from ...job.training_job import TrainingJob
 from ...planning.cost import Terms, drawn_share, power_of
 from .report_data import Range
-
-if TYPE_CHECKING:
-    from ...estimate.core import Predictor
 
 # What makes two jobs alike; ``config`` is what was asked without the number of steps.
 KEY = ("config", "gpu_type", "gpus", "nodes")

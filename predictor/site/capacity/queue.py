@@ -10,13 +10,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from profiles.gpus import known_gpu
 
+from ...estimate.core import Predictor
 from ..expected_starts import drawn_s, in_order, replayed
 from ..replay import Floats, Pool
 from ..similar.estimate import Estimate, PhysicsView, estimate_job
@@ -27,9 +28,6 @@ from .configurations import TAIL
 from .jobs import COLUMNS, UNREAD, JobSource, run_of
 from .live import Live, LiveJob
 from .report_data import Backlog, Range, SetAside, WaitingJob
-
-if TYPE_CHECKING:
-    from ...estimate.core import Predictor
 
 DRAWS = 40
 ANY = "any"

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from profiles.gpus import known_gpu
 
 from ...errors import NotInstalledError, TraceError
+from ...estimate.core import Predictor
 from ...planning.cost import Terms
 from ..history.anonymise import site_hash
 from ..history.ingest import Period
@@ -38,9 +39,6 @@ from .report_data import (
     WhatIf,
 )
 from .whatif import MOST_CONFIGURATIONS, ClusterChange, alternatives, what_if
-
-if TYPE_CHECKING:
-    from ...estimate.core import Predictor
 
 TITLE = "GPU capacity"
 NO_TERMS = Terms()
