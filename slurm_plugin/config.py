@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from predictor.settings import (
-    Evidence,
-    FabricName,
-    GpuName,
-    PrecisionName,
-    Section,
-    read_settings,
-    settings_of,
-)
+from predictor.settings import Evidence, FabricName, GpuName, PrecisionName, Section, read_settings
 from predictor.site.history.cells import duration_s
 from predictor.site.history.settings import HistorySettings
 
@@ -214,11 +206,6 @@ class SlurmPolicy(Section):
 def read_policy(path: Path) -> SlurmPolicy:
     """The policy of a file; raises PolicyError naming file, field, value and what is expected."""
     return read_settings(path, SlurmPolicy, PolicyError)
-
-
-def policy_of(raw: Any, origin: str = "policy") -> SlurmPolicy:
-    """The policy of plain values; raises PolicyError."""
-    return settings_of(raw, SlurmPolicy, PolicyError, origin)
 
 
 def policy_at(path: Path | None) -> SlurmPolicy:

@@ -11,9 +11,7 @@ from importlib import resources
 from pathlib import Path
 from pwd import struct_passwd
 
-import yaml
-
-from ..config import Daemon, SlurmPolicy, policy_of, read_policy
+from ..config import Daemon, SlurmPolicy, read_policy
 from ..errors import InstallError
 from .site import Options
 
@@ -192,4 +190,4 @@ def _word(value: object) -> str:
 def policy_at(options: Options) -> SlurmPolicy:
     """The policy as it is, or as it will be once the file is written; raises PolicyError."""
     path = options.on_disk(options.config)
-    return read_policy(path) if path.exists() else policy_of(yaml.safe_load(policy()))
+    return read_policy(path) if path.exists() else SlurmPolicy()

@@ -1,10 +1,14 @@
-"""The cluster that the decision tests decide on: three GPU types, four partitions."""
+"""The cluster that the decision tests decide on, three GPU types, four partitions; its policy."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+from predictor.settings import settings_of
 from slurm_plugin.cluster import Cluster, GpuGres, Partition, Settings, SlurmNode
+from slurm_plugin.config import SlurmPolicy
+from slurm_plugin.errors import PolicyError
 from slurm_plugin.protocol import HookRequest, PartitionRequest
 
 FEATURES = {
@@ -15,6 +19,11 @@ FEATURES = {
 TYPES = {"a": "a100", "v": "v100", "p": "p100"}
 GPU_PARTITION = PartitionRequest("gpu", 1440, 2880)
 JOB = "model=resnet50 precision=amp epochs=90 batch=256 dataset_size=1281167"
+
+
+def policy_of(raw: Any) -> SlurmPolicy:
+    """The policy of plain values, as a file would hold them; raises PolicyError."""
+    return settings_of(raw, SlurmPolicy, PolicyError, "policy")
 
 
 def gpu_node(name: str, **changes: object) -> SlurmNode:

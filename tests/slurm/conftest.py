@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from clusters import cluster
+from clusters import cluster, policy_of
 
 from predictor.estimate.fitting import Fitted
 from slurm_plugin.cluster import Cluster
-from slurm_plugin.config import policy_of
 from slurm_plugin.decide import SlurmDecider
 
 Decide = Callable[..., SlurmDecider]

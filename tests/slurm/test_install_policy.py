@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import yaml
+from clusters import policy_of
 from pydantic import BaseModel
 
-from slurm_plugin.config import SlurmPolicy, policy_of
+from slurm_plugin.config import SlurmPolicy
 from slurm_plugin.install.files import policy as default_policy
 
 

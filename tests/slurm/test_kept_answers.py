@@ -11,7 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from clusters import GPU_PARTITION, JOB, cluster, submit
+from clusters import GPU_PARTITION, JOB, cluster, policy_of, submit
 from site_runs import run_of
 
 from predictor.estimate.core import Predictor
@@ -23,7 +23,6 @@ from predictor.site.calibration.site_state import SiteState
 from predictor.site.similar.request import script_signature
 from slurm_plugin.ahead import QueueAhead
 from slurm_plugin.cluster import Association, SlurmJob, WallLimits
-from slurm_plugin.config import policy_of
 from slurm_plugin.daemon.decider_child import decided, load_policy
 from slurm_plugin.decide import SlurmDecider
 from slurm_plugin.estimate import Fields, Made, MadeBefore, Remembering, UnknownYetError, make

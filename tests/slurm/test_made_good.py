@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from clusters import cluster
+from clusters import cluster, policy_of
 
 from predictor.site.similar.request import ALIKE_S
 from slurm_plugin.cluster import Cluster
-from slurm_plugin.config import SlurmPolicy, policy_of
+from slurm_plugin.config import SlurmPolicy
 from slurm_plugin.daemon import reconcile
 from slurm_plugin.daemon.reconcile import FIELDS, PIECE, Reconciler
 from slurm_plugin.errors import SourceError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from clusters import JOB, cluster, submit
+from clusters import JOB, cluster, policy_of, submit
 from site_runs import run_of, told
 
 from predictor.estimate.fitting import Fitted
@@ -16,7 +16,7 @@ from predictor.site.backtest.workload import ORDER_BOUND_S, ORDER_WEIGHT
 from predictor.site.calibration.site_state import SiteState, write_state
 from predictor.site.similar.memory import SiteMemory
 from slurm_plugin.cluster import Settings
-from slurm_plugin.config import Order, SlurmLimits, policy_at, policy_of
+from slurm_plugin.config import Order, SlurmLimits, policy_at
 from slurm_plugin.decide import SlurmDecider
 from slurm_plugin.mark import parse_mark
 from slurm_plugin.order import delay_s, warnings
