@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from operator import attrgetter
@@ -133,8 +133,7 @@ class Predictor:
             measured=tier in SETTLED,
             most_gpus=self._most_gpus,
         )
-        centre = sum(one.centre for one in assumed)
-        times = math.exp(centre)
+        times = math.exp(sum(one.centre for one in assumed))
         return Prediction(
             job=job,
             step_s=step_s * times,
@@ -146,12 +145,7 @@ class Predictor:
             tier=tier,
             evidence=(tier.meaning, *self._evidence(row)),
             warnings=_warnings(job, tier, step_s),
-            factors=partial(
-                _wider,
-                partial(factor, self.intervals.scores[estimate.like], deviation),
-                tuple(one for one in assumed if not one.length),
-                centre,
-            ),
+            factors=partial(_factor, self.intervals.scores[estimate.like], deviation, assumed),
             assumptions=assumed,
             unstated=times,
         )
@@ -224,11 +218,13 @@ def steps_of(job: TrainingJob) -> int | None:
     return None if size is None else max(1, math.ceil(job.epochs * size * share / job.step_samples))
 
 
-def _wider(
-    own: Callable[[float], float], assumed: Sequence[Assumption], centre: float, level: float
+def _factor(
+    scores: NDArray[Any], deviation: float, assumed: Sequence[Assumption], level: float
 ) -> float:
-    """The factor on the median of a quantile, its own widened by what is assumed."""
-    return centred(widened(own(level), level, assumed), level, centre)
+    """The factor on the median of a quantile: by errors of runs, widened by what is assumed."""
+    of_step = [one for one in assumed if not one.length]
+    wide = widened(factor(scores, deviation, level), level, of_step)
+    return centred(wide, level, sum(one.centre for one in assumed))
 
 
 def _warnings(job: TrainingJob, tier: Tier, step_s: float) -> tuple[str, ...]:
