@@ -43,7 +43,7 @@ from gfd_nodes import GPU, node
 from k8s_extender.config import Config
 from k8s_extender.nodes import gpu_node
 from k8s_extender.rank import estimated
-from k8s_extender.workload import pod_job
+from k8s_extender.workload import template_job
 from predictor.estimate.store import load_predictor
 from tests.live.k8s.control_plane import ControlPlane, wait_until
 from tests.live.k8s.objects import MIXED, ready, template
@@ -326,7 +326,7 @@ def jobs(count: int, load: float, capacity: int, seed: int) -> list[Job]:
     for i in range(count):
         network, gpus = draw.choice(KINDS), draw.choice(GPUS)
         said = {**network, "steps": "1000"}
-        job = pod_job(pod("none", "x", said, gpus), config)
+        job = template_job("Pod", pod("none", "x", said, gpus), config)
         assert job is not None
         steps = {}
         for name, kind in types:

@@ -95,11 +95,6 @@ OWNERS = (
 QUEUES = ("kueue.x-k8s.io/queue-name", "kai.scheduler/queue", "volcano.sh/queue-name")
 
 
-def pod_job(pod: Mapping[str, Any], config: Config, rules: Rules | None = None) -> PodJob | None:
-    """The job that a pod is part of; None for a pod without GPUs, and for what is no pod."""
-    return template_job("Pod", pod, config, rules)
-
-
 def template_job(
     kind: str,
     obj: Mapping[str, Any],
@@ -298,9 +293,9 @@ class JobReader:
         if pods.RANK.encode() in key:  # what is run may heed it
             key = orjson.dumps((parts, environments))
         if self._rules.rules or len(key) > MAX_BYTES:
-            return pod_job(pod, self._config, self._rules)
+            return template_job("Pod", pod, self._config, self._rules)
         if key not in self._jobs:
-            self._jobs[key] = pod_job(pod, self._config, self._rules)
+            self._jobs[key] = template_job("Pod", pod, self._config, self._rules)
             if len(self._jobs) > MAX_KINDS:
                 self._jobs.popitem(last=False)
         self._jobs.move_to_end(key)

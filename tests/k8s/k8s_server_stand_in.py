@@ -22,7 +22,7 @@ from k8s_extender.config import Config, read_config
 from k8s_extender.nodes import GpuNode, gpu_node
 from k8s_extender.server import state
 from k8s_extender.server.service import ExtenderServer
-from k8s_extender.workload import PodJob, pod_job
+from k8s_extender.workload import PodJob, template_job
 from predictor.identify.rules import Rules
 from predictor.service.logs import logging_to
 
@@ -76,18 +76,18 @@ class FileNodes:
     def stop(self) -> None: ...
 
 
-def job_of(pod: Mapping[str, Any], config: Config, rules: Rules) -> PodJob | None:
+def job_of(kind: str, pod: Mapping[str, Any], config: Config, rules: Rules) -> PodJob | None:
     """As the product reads it, but for one pod at which our own code fails."""
     metadata = pod.get("metadata") or {}
     if metadata.get("name") == "breaks-the-decision":
         raise RuntimeError("a bug of ours")
-    return pod_job(pod, config, rules)
+    return template_job(kind, pod, config, rules)
 
 
 def main() -> None:
     config_path, nodes_path = Path(sys.argv[1]), Path(sys.argv[2])
     config = read_config(config_path)
-    workload.pod_job = job_of  # type: ignore[assignment]
+    workload.template_job = job_of  # type: ignore[assignment]
     state.SYNC_S = 600.0  # longer than a test waits for the end
     nodes: Any = FileNodes(config, nodes_path)
     logging.getLogger("uvicorn").setLevel(logging.ERROR)

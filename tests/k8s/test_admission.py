@@ -21,13 +21,13 @@ from admission_reviews import (
     nodes,
     pod,
 )
+from k8s_configs import pod_job
 
 from k8s_extender.admission.limits import UNFILLED, forecast
 from k8s_extender.config import Config
 from k8s_extender.decide import Decider, GpuCandidates
 from k8s_extender.nodes import GpuType
 from k8s_extender.plain import seconds_of
-from k8s_extender.workload import pod_job
 from predictor.estimate import store
 from predictor.estimate.fitting import Fitted
 from predictor.job.precision import Precision

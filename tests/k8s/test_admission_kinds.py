@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from admission_reviews import OURS, STATED, admitted, applied, knowledge, manifest, nodes
+from k8s_configs import pod_job
 
 from k8s_extender.admission import Admission
 from k8s_extender.decide import Decider
 from k8s_extender.pods import PODS, VOLCANO
-from k8s_extender.workload import pod_job, template_job
+from k8s_extender.workload import template_job
 from predictor.estimate.fitting import Fitted
 
 from admission_reviews import A100, V100  # isort: skip

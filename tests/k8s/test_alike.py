@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from k8s_configs import pod_job
 from k8s_server_process import MIXED, captured, pod
 
 from k8s_extender import workload
 from k8s_extender.config import Config
-from k8s_extender.workload import PodJob, pod_job
+from k8s_extender.workload import PodJob
 from predictor.identify.rules import Rules
 
 CONFIG, RULES = Config(), Rules()
@@ -23,9 +24,9 @@ class Reader:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.times = 0
         self.alike = workload.JobReader(CONFIG, RULES)
-        patch.setattr(workload, "pod_job", self._read)
+        patch.setattr(workload, "template_job", self._read)
 
-    def _read(self, obj: Mapping[str, Any], config: Config, rules: Rules) -> PodJob | None:
+    def _read(self, _: str, obj: Mapping[str, Any], config: Config, rules: Rules) -> PodJob | None:
         self.times += 1
         return pod_job(obj, config, rules)
 

@@ -10,7 +10,7 @@ import pytest
 from admission_reviews import ALWAYS, STATED, applied
 from api_server_stand_in import CLASSES, SLICES, eventually, served
 from gpu_claims import ATTRIBUTES, GPUS, gpu_slice, of, payload, wanted
-from k8s_configs import config_of
+from k8s_configs import config_of, pod_job
 from kubernetes.client import ApiClient
 
 from k8s_extender.admission import Admission
@@ -19,7 +19,6 @@ from k8s_extender.claims import Devices, with_devices
 from k8s_extender.config import Config
 from k8s_extender.decide import Decider
 from k8s_extender.nodes import GpuNode
-from k8s_extender.workload import pod_job
 from predictor.estimate.fitting import Fitted
 
 BF16 = {

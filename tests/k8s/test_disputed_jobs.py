@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from disputed_jobs import DISPUTED, NAMES, DisputedJob
 from gpu_jobs import NODES
-from k8s_configs import config_of
+from k8s_configs import config_of, pod_job
 
 from k8s_extender.decide import Decider
-from k8s_extender.workload import pod_job
 from predictor.estimate.fitting import Fitted
 
 

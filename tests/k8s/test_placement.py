@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from admission_reviews import Admitted, applied
 from gfd_nodes import a100, node
-from k8s_configs import config_of
+from k8s_configs import config_of, pod_job
 from training_commands import COMMANDS
 
 from k8s_extender.admission import (
@@ -28,7 +28,7 @@ from k8s_extender.admission import (
 from k8s_extender.admission.review import Patch, subject_of
 from k8s_extender.decide import Decider
 from k8s_extender.nodes import GpuNode, gpu_node
-from k8s_extender.workload import PodJob, pod_job
+from k8s_extender.workload import PodJob
 from predictor.estimate.core import Predictor
 from predictor.estimate.store import load_predictor
 

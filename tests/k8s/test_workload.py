@@ -10,12 +10,12 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from k8s_configs import config_of
+from k8s_configs import config_of, pod_job
 from mutants import mutants
 
 from k8s_extender.plain import PodName, go_duration, pod_name, seconds_of
 from k8s_extender.pods import GROUPS, VOLCANO
-from k8s_extender.workload import POLICIES, PodJob, pod_job, template_job
+from k8s_extender.workload import POLICIES, PodJob, template_job
 from predictor.identify.rules import read_rules
 from predictor.job.precision import Precision
 

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from k8s_configs import config_of
+from k8s_configs import config_of, pod_job
 from mutants import mutants
 
 from k8s_extender.decide import selects
-from k8s_extender.workload import pod_job
 
 LABELS = {"gpu": "a100", "zone": "z1", "gpus": "8", "empty": ""}
 

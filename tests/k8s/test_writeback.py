@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from api_server_stand_in import StandIn, eventually, served
 from gfd_nodes import a100, node
-from k8s_configs import config_of
+from k8s_configs import config_of, pod_job
 
 from k8s_extender.decide import Decider, FilterResult
 from k8s_extender.nodes import gpu_node
 from k8s_extender.plain import PodName, pod_name, seconds_of
 from k8s_extender.rank import PRECISION
-from k8s_extender.workload import PodJob, pod_job
+from k8s_extender.workload import PodJob
 from k8s_extender.writeback import (
     MAX_MESSAGE_BYTES,
     OBSERVED,
