@@ -12,7 +12,7 @@ import click
 
 from ..units import MINUTE_S, count, duration, span
 from .console import format_option, show_json, warn
-from .identify import missing, script_text, unclear_line
+from .identify import ONE_PROCESS, missing, script_text, unclear_line
 from .options import complete, listed_options, predictor
 
 if TYPE_CHECKING:
@@ -126,9 +126,12 @@ def _request(
     one = "" if "gpus" in asked else ONE_GPU
     least, several, _ = options.get("nodes", "").partition("-")
     each = asked.get("gpus", 1) // int(least) if least.isdigit() and int(least) else None
+    alone = ONE_PROCESS * (stated.alone and asked.get("gpus", 1) > 1)
     misfit = stated.misfit(asked.get("gpus", 1), each)
     nodes = f"of --nodes {options['nodes']}, {least} are taken" if several else ""
-    assumed = filter(None, (one, misfit, nodes, no_sheet, stated.model and unclear_line(stated)))
+    assumed = filter(
+        None, (one, alone, misfit, nodes, no_sheet, stated.model and unclear_line(stated))
+    )
     job = request.JobRequest(
         script=request.script_signature(" ".join(words) if script is None else script),
         command=request.command_signature(" ".join(words), str(directory)),
@@ -181,7 +184,7 @@ def _show(found: Estimate, why: str, narrowing: str, told: tuple[str, ...]) -> N
         )
         ends = f"(50 %: {span(least, most)}; 95 %: {span(low, high)})"
         click.echo(f"expected  {duration(middle)} {ends}")
-        click.echo(f"mean      {duration(found.mean_s)}")
+        click.echo(f"mean      {duration(min(found.mean_s, longest_s))}")
         if found.limit_s and found.expected_s >= found.limit_s:
             click.echo(f"limit     {duration(found.limit_s)}: more likely than not it ends the job")
     else:

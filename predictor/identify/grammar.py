@@ -72,7 +72,8 @@ def pairs_of(text: str) -> list[tuple[str, str]]:
 
 def stated_text(stated: Stated) -> str:
     """The values as a text that reads back as them, such as AdminComment keeps."""
-    values = {**({"trainer": stated.trainer} if stated.trainer else {}), **stated.values}
+    implied = {"trainer": stated.trainer} if stated.trainer else {}
+    values = {**implied, **({"gpus": 1} if stated.alone else {}), **stated.values}
     texts = {name: value_text(values[name]) for name in ALIASES if name in values}
     return " ".join(
         f"{k}={text}" if _PLAIN.fullmatch(text) else f'{k}="{text}"' for k, text in texts.items()
