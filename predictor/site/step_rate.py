@@ -10,6 +10,7 @@ values, never through a symbolic link, and only where they belong to the user of
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -182,7 +183,8 @@ def opened_regular(path: Path, owner: int | None = None) -> Iterator[int]:
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:
-        raise StepReportError(f"{path} cannot be opened: {error}") from None
+        why = "it is a link" if getattr(error, "errno", None) == errno.ELOOP else error
+        raise StepReportError(f"{path} cannot be opened: {why}") from None
     try:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
