@@ -195,16 +195,7 @@ def image_size(text: str, entry: ModelEntry) -> tuple[int, ...]:
     """``H``, ``HxW`` or ``HxWxD``; one number stands for all axes of the model."""
     from ..identify.keys import read_value
 
-    axes: tuple[int, ...] = read_value("image_size", text)
-    usual = entry.image_size
-    if usual is None:
-        raise JobError("image_size", text, f"{entry.name} takes no images; leave it out")
-    if len(axes) == 1:
-        return axes * len(usual)
-    if len(axes) != len(usual):
-        expected = "x".join("HWD"[: len(usual)])
-        raise JobError("image_size", text, f"expected H or {expected}, as {entry.name} takes it")
-    return axes
+    return entry.sized(read_value("image_size", text))
 
 
 def pools_of(

@@ -69,6 +69,18 @@ class ModelEntry:
             return self.units.get("tokens") or float(seq_len or self.seq_len or 1)
         return self.units.get(kind, 1.0)
 
+    def sized(self, axes: tuple[int, ...]) -> tuple[int, ...]:
+        """An image size in all axes of the network, one number for each; raises JobError."""
+        usual, shown = self.image_size, "x".join(map(str, axes))
+        if usual is None:
+            raise JobError("image_size", shown, f"{self.name} takes no images; leave it out")
+        if len(axes) not in (1, len(usual)):
+            expected = "x".join("HWD"[: len(usual)])
+            raise JobError(
+                "image_size", shown, f"expected H or {expected}, as {self.name} takes it"
+            )
+        return axes if len(axes) == len(usual) else axes * len(usual)
+
 
 def find_entry(name: str, library: str = "") -> ModelEntry | None:
     """The entry a name means, or None; ``library`` (``torchvision:``) is looked in first.

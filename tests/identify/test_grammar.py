@@ -178,7 +178,7 @@ def test_one_number_stands_for_all_axes_of_the_model(text: str, size: tuple[int,
 
 def test_an_image_size_that_the_model_does_not_take_is_told() -> None:
     assert "leave it out" in problems("model=bert-base image=224")[0]
-    assert "2 axes" in problems("model=resnet50 image=64x64x64")[0]
+    assert "expected H or HxW, as resnet50" in problems("model=resnet50 image=64x64x64")[0]
     assert "expected" in problems("model=resnet50 image=0x5")[0]
 
 
