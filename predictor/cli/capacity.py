@@ -95,7 +95,7 @@ def report(
             prometheus.write_text(files.prometheus_text(found), encoding="utf-8")
     except OSError as error:
         raise HistoryError(
-            f"{error.filename or 'the report'} cannot be written: {error.strerror}"
+            f"{error.filename or output} cannot be written: {error.strerror}"
         ) from error
     if email:
         message = mail.message(found, email_from, email)

@@ -123,15 +123,12 @@ def _request(
         asked["gpu_type"] = gpu_type(kind)
         no_sheet = NO_SHEET.format(kind) * (known_gpu(kind) is None)
         stated = replace(stated, values=dict(stated.values) | {"gpu": kind})
-    one = "" if "gpus" in asked else ONE_GPU
+    one = ONE_GPU if "gpus" not in asked else ONE_PROCESS * (stated.alone and asked["gpus"] > 1)
     least, several, _ = options.get("nodes", "").partition("-")
     each = asked.get("gpus", 1) // int(least) if least.isdigit() and int(least) else None
-    alone = ONE_PROCESS * (stated.alone and asked.get("gpus", 1) > 1)
     misfit = stated.misfit(asked.get("gpus", 1), each)
     nodes = f"of --nodes {options['nodes']}, {least} are taken" if several else ""
-    assumed = filter(
-        None, (one, alone, misfit, nodes, no_sheet, stated.model and unclear_line(stated))
-    )
+    assumed = filter(None, (one, misfit, nodes, no_sheet, stated.model and unclear_line(stated)))
     job = request.JobRequest(
         script=request.script_signature(" ".join(words) if script is None else script),
         command=request.command_signature(" ".join(words), str(directory)),

@@ -39,11 +39,9 @@ def predict_time(
     Raises JobError, naming field, value and what is expected.
     """
     given = {"precision": precision, "gpus": gpus, "gpu": gpu, **job}
-    if isinstance(size := given.get("image_size"), list):
-        given["image_size"] = tuple(size)
     for name, value in given.items():
         if isinstance(value, list) and name != "phases":
-            raise JobError(name, value, "expected one value; predict_many takes lists")
+            raise JobError(name, value, "expected one value, no list: `predict_many` takes those")
     return predict_many(model, **given)[0]
 
 
@@ -65,7 +63,7 @@ def predict_many(model: str, **job: Any) -> Predictions:
     each = [stated | dict(zip(varied, values, strict=True)) for values in product(*varied.values())]
     for fields in each:
         if isinstance(size := fields.get("image_size"), int):
-            fields["image_size"] = entry_of(model).sized((size,))
+            fields["image_size"] = entry_of(model).sized(size)
     asked = [TrainingJob(model=model, **fields) for fields in each]
     predictor = _loaded()
     for one in asked:

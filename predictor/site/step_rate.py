@@ -10,7 +10,6 @@ values, never through a symbolic link, and only where they belong to the user of
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import re
@@ -183,7 +182,7 @@ def opened_regular(path: Path, owner: int | None = None) -> Iterator[int]:
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:
-        why = "it is a link" if getattr(error, "errno", None) == errno.ELOOP else error
+        why = "it is a link" if path.is_symlink() else error
         raise StepReportError(f"{path} cannot be opened: {why}") from None
     try:
         status = os.fstat(handle)

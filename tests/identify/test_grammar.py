@@ -152,7 +152,7 @@ def test_an_impossible_count_is_told_and_the_other_fields_survive(text: str) -> 
         assert stated.problems[0].text.startswith("invalid steps=")
 
 
-@pytest.mark.parametrize("value", ["10,000", "32,5", "1.000"])
+@pytest.mark.parametrize("value", ["10,000", "32,5", "1.000", "12.500"])
 def test_a_number_that_people_read_in_two_ways_is_told_and_counts_as_neither(value: str) -> None:
     """Else 10,000 steps would be ten, and a kill limit would rest on them."""
     stated = parse_text(f"model=resnet50, steps={value}, batch=8,epochs=1,5", "comment")

@@ -131,8 +131,7 @@ def job_of(fields: dict[str, Any]) -> TrainingJob:
             raise JobError(name, fields.get(name), "a name is needed, in job or in vary")
     entry, size = entry_of(fields["model"]), fields.get("image_size")
     if isinstance(size, list | int):
-        axes = tuple(size) if isinstance(size, list) else (size,)
-        fields = {**fields, "image_size": entry.sized(axes)}
+        fields = {**fields, "image_size": entry.sized(size)}
     return TrainingJob(**{**fields, "model": entry.name})
 
 
