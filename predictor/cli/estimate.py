@@ -47,7 +47,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> fl
 @listed_options("request")
 @click.option("--gpu", "gpu_type", help="The GPU type.", shell_complete=complete("gpu"))
 @click.option(
-    "--limit", "limit_s", callback=_seconds, metavar="TIME", help="Limit: 1-12:00, 4:30:00, 90."
+    "--limit", "limit_s", callback=_seconds, metavar="TIME", help="Limit: 4:30:00, 90 (minutes)."
 )
 @listed_options("submission")
 @format_option
