@@ -28,8 +28,7 @@ def live() -> Live:
 
     Raises ClusterError where the API server does not answer.
     """
-    client = api_client(os.environ.get(KUBECONFIG) or IN_CLUSTER)
-    return read(client, Config())
+    return read(api_client(os.environ.get(KUBECONFIG) or IN_CLUSTER), Config())
 
 
 def read(client: api.ApiClient, config: Config, *, page: int = PAGE) -> Live:

@@ -100,7 +100,8 @@ def estimated(predictor: Predictor, config: Config, job: PodJob, kind: GpuType) 
         return TypeEstimate(kind, reason=f"GPU {kind.product} is not known")
     # What a time cannot rest on: fields that are not stated, or that cannot be read.
     assumed = [] if stated.values.keys() & {"batch_size", "global_batch_size"} else ["batch_size"]
-    if "precision" not in stated.values and not (stated.trainer or config.assumed_precision):
+    usual = config.assumed_precision if all(p.field != "precision" for p in stated.problems) else ""
+    if "precision" not in stated.values and not (stated.trainer or usual):
         assumed.append("precision")
     if job.claimed and "gpus" not in stated.values:
         assumed.append("gpus")
@@ -224,8 +225,7 @@ class Ranking:
 
         First come those that have ``room`` for the whole job, then those with a precision it
         states, those whose memory is predicted to be enough, those that meet its deadline: what
-        would refuse them were it certain; then those not ``wanted`` by others. The policy ranks the
-        rest.
+        would refuse them were it certain; then those not ``wanted`` by others; then by the policy.
         """
         values = self._policies[job.scheduling_policy or self._config.prioritize.policy](found)
         tiers = dict[GpuType, tuple[bool, ...]]()

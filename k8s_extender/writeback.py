@@ -293,8 +293,7 @@ class Recent:
     ) -> bool:
         """True where it is to be said now; it counts as said then.
 
-        Other words wait until ``least_s`` after the last ones, the same words until ``repeat_s``,
-        or for ever.
+        Other words wait for ``least_s`` after the last ones, the same for ``repeat_s`` or for ever.
         """
         now = time.monotonic()
         with self._lock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import log10
+from math import floor, log10
 
 MISSING = "-"
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
@@ -17,9 +17,11 @@ _STEPS_S = (*(step for step in _STEPS if step < MINUTE_S), 60.0, 600.0, 3600.0, 
 def short(value: float, step: float = 0.0) -> str:
     """Three significant digits without an exponent: ``1.23``, ``12.3``, ``123``, ``12,345``.
 
-    Fewer where they are of multiples of ``step``, a power of ten.
+    Two below a tenth, fewer where they are of multiples of ``step``, a power of ten.
     """
     decimals = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
+    if 0 < value < 0.1:
+        decimals = 1 - floor(log10(value))
     if step:
         value, decimals = round(value / step) * step, min(decimals, max(0, -round(log10(step))))
     return f"{value:,.{decimals}f}"

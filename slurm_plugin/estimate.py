@@ -153,7 +153,8 @@ def _lacking(
 ) -> tuple[str, str] | None:
     """What keeps a job from being predicted, as JobPredictions has it."""
     values, unknown = stated.values, sorted({c.label for c in found if c.gpu is None})
-    assumed = stated.trainer or policy.limits.assumed_precision
+    misread = any(problem.field == "precision" for problem in stated.problems)
+    assumed = not misread and (stated.trainer or policy.limits.assumed_precision)
     if wanted.shared:
         return "shared-gpus", "shares of a GPU are not predicted"
     if stated.unknown_model is not None:
@@ -162,7 +163,7 @@ def _lacking(
         return "no-model", ""
     if "batch_size" not in values and "global_batch_size" not in values:
         return "no-batch", "`#PT batch=` (samples per GPU) would tell the run time"
-    if "precision" not in values and assumed is None:
+    if "precision" not in values and not assumed:
         return "no-precision", "`#PT precision=` would tell the run time"
     if not found:
         return "no-nodes", "no node with these GPUs is known"

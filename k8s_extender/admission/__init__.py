@@ -166,8 +166,7 @@ def _filled_in(request: AdmissionRequest, known: Decider, *, by_namespace: bool)
     asked = asked and deadline.mode != "off" and "false" not in said
     filled_s = own.filled_s
     if asked and filled_s is None and not own.stated and not own.elsewhere:
-        # What the user wishes is what is filled: whatever is predicted, it is neither cut nor
-        # exceeded.
+        # What the user wishes is filled as it is, whatever is predicted.
         seconds = found.deadline_s if wish_s is None else math.ceil(wish_s)
         if seconds is not None and limits.fill(patch, parts, seconds):
             filled_s = seconds

@@ -268,7 +268,8 @@ def for_pods(obj: Mapping[str, Any], job: PodJob, part: PodSet) -> dict[str, str
     many, told = math.ceil(job.gpus / part.gpus), dict[str, str]()
     if job.stated.model:
         told |= {PODS: str(many)} if many > 1 else {}
-        told |= {PREDICTED_FOR: stated_text(job.stated)} if text(obj, "kind") in LED else {}
+        facts = stated_text(replace(job.stated, alone=False))  # of other pods than its own
+        told |= {PREDICTED_FOR: facts} if text(obj, "kind") in LED else {}
     return told | {
         key: value
         for key, value in annotations_of(obj).items()

@@ -297,9 +297,8 @@ _log = logging.getLogger(__name__)
 class RunTable:
     """Pods and Jobs by group; streams fill it, one thread takes what ended.
 
-    ``node_of`` knows the nodes by name. A group stays as long as one of its objects is there: what
-    changes after its end is given again. What has gone waits until it is stored; of too many the
-    oldest are dropped.
+    ``node_of`` knows the nodes by name. A group stays as long as one of its objects: what changes
+    after its end is given again. What has gone waits to be stored; of too many the oldest go.
     """
 
     def __init__(self, config: Config, node_of: Callable[[str], GpuNode | None]) -> None:

@@ -240,8 +240,7 @@ def _ended_containers(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def _end_s(pod: Mapping[str, Any], deleted_s: float | None) -> float | None:
     """When a pod ended: when its last container did, if all of them tell.
 
-    The node of another is gone, or it was deleted while it ran: its last condition tells, or what
-    deleted it.
+    Of one whose node went, or that was deleted, its last condition tells, or what deleted it.
     """
     finished = _stamps(_ended_containers(pod), "finishedAt")
     statuses = items(pod, "status", "containerStatuses")

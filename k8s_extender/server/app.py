@@ -147,8 +147,7 @@ def _error(status: int, text: str, *, close: bool = False) -> HttpReply:
 
 MAX_CONNECTIONS = 512
 MAX_HEAD_BYTES = 2**15
-# kube-scheduler gives a call up to its httpTimeout (5 s by default), the API server a webhook up
-# to 30 s.
+# kube-scheduler waits for its httpTimeout (by default 5 s), the API server 30 s for a webhook.
 SILENT_S = 10.0
 REQUEST_S = 15.0
 
@@ -254,8 +253,7 @@ class GuardedConnection(asyncio.Protocol):
 class Certificates:
     """The pair of a configuration; ``context`` serves the newest, also after `reload`.
 
-    ``files`` are those to watch. Raises ConfigError naming the files where the first pair cannot be
-    used.
+    ``files`` are those to watch. Raises ConfigError naming the files of a first pair that fails.
     """
 
     def __init__(self, certificate: Path, key: Path, client_ca: Path | None = None) -> None:

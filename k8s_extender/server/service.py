@@ -43,8 +43,7 @@ class ExtenderServer:
     """The extender as a process: `run` serves until SIGTERM or SIGINT.
 
     Raises ConfigError where certificates or addresses cannot be used. ``path`` is the file of the
-    configuration, None for defaults; ``audit`` is the ConfigMap, as ``namespace/name``, that counts
-    are kept in.
+    configuration, None for defaults; ``audit`` is the ConfigMap of counts, as ``namespace/name``.
     """
 
     def __init__(

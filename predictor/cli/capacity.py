@@ -94,7 +94,9 @@ def report(
         if prometheus is not None:
             prometheus.write_text(files.prometheus_text(found), encoding="utf-8")
     except OSError as error:
-        raise HistoryError(f"{error.filename} cannot be written: {error.strerror}") from error
+        raise HistoryError(
+            f"{error.filename or output} cannot be written: {error.strerror}"
+        ) from error
     if email:
         message = mail.message(found, email_from, email)
         if send:

@@ -17,7 +17,7 @@ from ..site.history.cells import MIB, asked_gpus, gpu_type, limit_s, memory_byte
 from ..site.similar import request
 from ..units import GIB, MINUTE_S, count, duration, span
 from .console import format_option, show_json, warn
-from .identify import missing, script_text, unclear_line
+from .identify import ONE_PROCESS, missing, script_text, unclear_line
 from .options import complete, listed_options, predictor
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> fl
 @listed_options("request")
 @click.option("--gpu", "gpu_type", help="The GPU type.", shell_complete=complete("gpu"))
 @click.option(
-    "--limit", "limit_s", callback=_seconds, metavar="TIME", help="Limit: 1-12:00, 4:30:00, 90."
+    "--limit", "limit_s", callback=_seconds, metavar="TIME", help="Limit: 4:30:00, 90 (minutes)."
 )
 @listed_options("submission")
 @format_option
@@ -119,7 +119,7 @@ def _request(
         asked["gpu_type"] = gpu_type(kind)
         no_sheet = NO_SHEET.format(kind) * (known_gpu(kind) is None)
         stated = replace(stated, values=dict(stated.values) | {"gpu": kind})
-    one = "" if "gpus" in asked else ONE_GPU
+    one = ONE_GPU if "gpus" not in asked else ONE_PROCESS * (stated.alone and asked["gpus"] > 1)
     least, several, _ = options.get("nodes", "").partition("-")
     each = asked.get("gpus", 1) // int(least) if least.isdigit() and int(least) else None
     misfit = stated.misfit(asked.get("gpus", 1), each)
@@ -176,7 +176,7 @@ def _show(found: Estimate, why: str, narrowing: str, told: tuple[str, ...]) -> N
         )
         ends = f"(50 %: {span(least, most)}; 95 %: {span(low, high)})"
         click.echo(f"expected  {duration(middle)} {ends}")
-        click.echo(f"mean      {duration(found.mean_s)}")
+        click.echo(f"mean      {duration(min(found.mean_s, longest_s))}")
         if found.limit_s and found.expected_s >= found.limit_s:
             click.echo(f"limit     {duration(found.limit_s)}: more likely than not it ends the job")
     else:

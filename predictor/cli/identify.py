@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # What a time is predicted from; one of each is enough.
 NEEDED = (("model",), ("precision",), ("batch_size", "global_batch_size"), ("steps", "epochs"))
 MOST_READ = 64 * 1024
+ONE_PROCESS = "one process, which nothing starts for each GPU: of several GPUs one works"
 SCRIPT_ENDS = (".sh", ".bash", ".sbatch", ".slurm", ".job")
 
 
@@ -126,7 +127,7 @@ def show_stated(stated: Stated) -> None:
     for name, why in told["assumed"].items():
         click.echo(f"{name} is not stated: {why} is assumed")
     if stated.alone:
-        click.echo("one process, which nothing starts for each GPU: of several GPUs one works")
+        click.echo(ONE_PROCESS)
     if fields and told["missing"]:
         click.echo(f"missing: {', '.join(told['missing'])}")
     if line := unclear_line(stated):

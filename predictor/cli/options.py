@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ..estimate.fitting import Fitted
     from ..estimate.measurement import Measurement
     from ..estimate.prediction import Prediction
-    from ..graphs.catalog import ModelEntry
     from ..site.replay import Pool
 
 Decorator = Callable[[Any], Any]
@@ -162,7 +161,7 @@ def _option(one: Field[Any], told: Mapping[str, Any]) -> Decorator:
 def job_of(model: str, fields: Mapping[str, Any]) -> TrainingJob:
     """The job that the values of ``job_options`` describe; raises JobError."""
     from ..graphs.catalog import entry_of
-    from ..identify.keys import parse_phases
+    from ..identify.keys import parse_phases, read_value
 
     entry = entry_of(model)
     stated = dict(fields) | {"precision": parse_precision(fields["precision"])}
@@ -170,7 +169,8 @@ def job_of(model: str, fields: Mapping[str, Any]) -> TrainingJob:
     variant = pairs("variant", stated.pop("variant"))
     if texts := stated["phases"]:
         stated["phases"] = parse_phases(";".join(texts))
-    size = None if (text := stated.pop("image_size")) is None else image_size(text, entry)
+    text = stated.pop("image_size")
+    size = None if text is None else entry.sized(read_value("image_size", text))
     for name in ("seq_len", "mean_seq_len"):
         if entry.seq_len is None and stated[name]:
             raise JobError(name, stated[name], f"{entry.name} takes no tokens; leave it out")
@@ -188,22 +188,6 @@ def pairs(field: str, texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
     if again := next((one for one in found if dict(found)[one[0]] != one[1]), None):
         raise JobError(field, "=".join(again), f"{again[0]}={dict(found)[again[0]]} is stated too")
     return tuple(sorted(dict(found).items()))
-
-
-def image_size(text: str, entry: ModelEntry) -> tuple[int, ...]:
-    """``H``, ``HxW`` or ``HxWxD``; one number stands for all axes of the model."""
-    from ..identify.keys import read_value
-
-    axes: tuple[int, ...] = read_value("image_size", text)
-    usual = entry.image_size
-    if usual is None:
-        raise JobError("image_size", text, f"{entry.name} takes no images; leave it out")
-    if len(axes) == 1:
-        return axes * len(usual)
-    if len(axes) != len(usual):
-        expected = "x".join("HWD"[: len(usual)])
-        raise JobError("image_size", text, f"expected H or {expected}, as {entry.name} takes it")
-    return axes
 
 
 def pools_of(

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import JobError
 from ..errors import PrecisionTimeError as PrecisionTimeError
+from ..graphs.catalog import entry_of
 from ..job.phases import phases_of, with_first
 from ..job.training_job import JOB_FIELDS, TrainingJob
 from .core import Predictor
@@ -37,7 +38,11 @@ def predict_time(
 
     Raises JobError, naming field, value and what is expected.
     """
-    return predict_many(model, precision=precision, gpus=gpus, gpu=gpu, **job)[0]
+    given = {"precision": precision, "gpus": gpus, "gpu": gpu, **job}
+    for name, value in given.items():
+        if isinstance(value, list) and name != "phases":
+            raise JobError(name, value, "expected one value, no list: `predict_many` takes those")
+    return predict_many(model, **given)[0]
 
 
 def predict_many(model: str, **job: Any) -> Predictions:
@@ -56,6 +61,9 @@ def predict_many(model: str, **job: Any) -> Predictions:
     varied = {name: value for name, value in lists.items() if name != "phases"}
     stated = {"gpu": DEFAULT_GPU, **job}
     each = [stated | dict(zip(varied, values, strict=True)) for values in product(*varied.values())]
+    for fields in each:
+        if isinstance(size := fields.get("image_size"), int):
+            fields["image_size"] = entry_of(model).sized(size)
     asked = [TrainingJob(model=model, **fields) for fields in each]
     predictor = _loaded()
     for one in asked:

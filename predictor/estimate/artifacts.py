@@ -151,8 +151,7 @@ def shipped() -> Manifest:
 def current() -> str:
     """The version in use: the shipped one before the first ``use``.
 
-    A version that another release stored in a format of its own gives way to the shipped one,
-    and the log says so.
+    A version in the format of another release gives way to the shipped one, and the log says so.
     """
     named = _named()
     if named == SHIPPED:

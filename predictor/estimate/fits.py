@@ -37,8 +37,7 @@ class Advice:
 class Fit:
     """Whether a job fits: ``need_bytes`` with margin against ``have_bytes``, both per GPU.
 
-    ``need_bytes`` is what tensors take, and ``have_bytes`` the memory of the GPU without what the
-    framework takes.
+    ``need_bytes`` is what tensors take, ``have_bytes`` what the framework leaves of the memory.
     """
 
     job: TrainingJob

@@ -245,8 +245,7 @@ def _image_size(text: str, entry: ModelEntry) -> tuple[int, ...] | None:
     axes = re.fullmatch(r"\s*(\d+)(?:\.0)?(?:x(\d+))?(?:x(\d+))?\s*", text)
     if axes is None or entry.image_size is None:
         return None  # ranges such as 800-1333 mean the default of the catalog
-    size = tuple(int(n) for n in axes.groups() if n)
-    return size * len(entry.image_size) if len(size) == 1 else size
+    return entry.sized([int(n) for n in axes.groups() if n])
 
 
 def _variant(

@@ -174,9 +174,8 @@ def evaluate(
 
     A row without a time of a step is predicted too where its job is known, but not scored.
 
-    ``calibrate`` rows of each group are given to the methods first and left out of the score;
-    ``given`` are rows of another file that are shown first too, and not scored where ``rows``
-    hold them as well.
+    ``calibrate`` rows of each group, and ``given``, the rows of another file, are given to the
+    methods first and left out of the score.
     """
     keys = calibration_keys(calibrate_by)
     # Under their positions: a file may use an id twice, or none.

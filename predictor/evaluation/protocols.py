@@ -134,8 +134,7 @@ def _yardsticks(v: Validator) -> Iterator[Figure]:
 def _pairs(v: Validator) -> tuple[NDArray[np.intp], Floats]:
     """Rows (pairs, 2) in single and in mixed precision, and the physical ln ratio per sample.
 
-    A mixed row is paired with the single-precision row of its configuration and GPU count whose
-    batch is nearest.
+    A mixed row goes with the single-precision one of its configuration and GPUs nearest in batch.
     """
     samples = np.log([p.measurement.job.step_samples for p in v.fitted.priced])
     found = [

@@ -158,8 +158,7 @@ class Validator:
         """Leave ``key`` groups out but for ``runs`` rows of each ``within`` code (n,).
 
         They are drawn at random, or ``chosen`` as ``calibrate --suggest`` does, without what was
-        measured. A row of a source, model, framework and GPU that has runs is of a known
-        configuration.
+        measured. A configuration is known by runs of its source, model, framework and GPU.
         """
         rng = np.random.default_rng(self.seed)
         mean = np.full(len(self.y), np.nan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
@@ -68,6 +68,16 @@ class ModelEntry:
         if kind == "tokens":
             return self.units.get("tokens") or float(seq_len or self.seq_len or 1)
         return self.units.get(kind, 1.0)
+
+    def sized(self, size: int | Sequence[int]) -> tuple[int, ...]:
+        """An image size in all axes of the network, one number for each; raises JobError."""
+        axes = (size,) if isinstance(size, int) else tuple(size)
+        count = len(self.image_size or ())
+        if len(axes) in (1, count) and count:
+            return axes if len(axes) == count else axes * count
+        expected = f"expected H or {'x'.join('HWD'[:count])}, as {self.name} takes it"
+        none = f"{self.name} takes no images; leave it out"
+        raise JobError("image_size", "x".join(map(str, axes)), expected if count else none)
 
 
 def find_entry(name: str, library: str = "") -> ModelEntry | None:

@@ -195,15 +195,12 @@ def settle(stated: Stated) -> Stated:
         stated = stated.without(("variant",), problem)
     if size is None:
         return stated
-    axes = entry.image_size
-    if axes is not None and len(size) in (1, len(axes)):
-        full = size if len(size) == len(axes) else size * len(axes)
-        return replace(stated, values={**stated.values, "image_size": full})
-    shown = "x".join(map(str, size))
-    accepted = "leave it out" if axes is None else f"it has {len(axes)} axes"
-    text = f"invalid image_size={shown!r} for {stated.model}; {accepted}"
-    about = "" if axes is None else "image_size"
-    return stated.without(("image_size",), Problem(stated.origins["image_size"], text, about))
+    try:
+        return replace(stated, values={**stated.values, "image_size": entry.sized(size)})
+    except JobError as error:
+        about = "" if entry.image_size is None else "image_size"
+        problem = Problem(stated.origins["image_size"], str(error), about)
+        return stated.without(("image_size",), problem)
 
 
 def joint_precision(signals: Mapping[str, str]) -> Precision | None:

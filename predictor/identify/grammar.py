@@ -1,8 +1,8 @@
 """The grammar of comments, annotations and environments: ``model=resnet50 precision=amp``.
 
 Pairs ``key=value`` stand between blanks, commas or semicolons; a value with one of those in it is
-quoted (``options="xla=on;channels_last=on"``). Words without ``=`` are free text. Case does not
-matter in keys, and ``-`` is as good as ``_``.
+quoted (``options="xla=on;channels_last=on"``), but a comma between digits is part of the number.
+Words without ``=`` are free text. Case does not matter in keys, and ``-`` is as good as ``_``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TEXT_ANNOTATION = "precision-time.io/job"
 _PAIR = re.compile(
     r"""(?<![^\s,;("'])([A-Za-z][\w.-]{0,63}+)[ \t]{0,8}+=
         (?:[ \t]{1,8}+(?![\w.-]{1,64}+[ \t]{0,8}+=))?
-        (?:"([^"]*+)"|'([^']*+)'|([^\s,;"'()]*+))""",
+        (?:"([^"]*+)"|'([^']*+)'|((?:[^\s,;"'()]|(?<=\d),(?=\d))*))""",
     re.VERBOSE | re.ASCII,
 )
 _PLAIN = re.compile(r"[^\s,;\"'=()]+")
@@ -72,7 +72,8 @@ def pairs_of(text: str) -> list[tuple[str, str]]:
 
 def stated_text(stated: Stated) -> str:
     """The values as a text that reads back as them, such as AdminComment keeps."""
-    values = {**({"trainer": stated.trainer} if stated.trainer else {}), **stated.values}
+    implied = {"trainer": stated.trainer} if stated.trainer else {}
+    values = {**implied, **({"gpus": 1} if stated.alone else {}), **stated.values}
     texts = {name: value_text(values[name]) for name in ALIASES if name in values}
     return " ".join(
         f"{k}={text}" if _PLAIN.fullmatch(text) else f'{k}="{text}"' for k, text in texts.items()

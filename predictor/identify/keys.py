@@ -45,6 +45,7 @@ _YEARS = (2010.0, 2100.0, "a year such as 2024.5")
 _EPOCHS = (math.ulp(0.0), MOST_EPOCHS, f"a number above 0, to {MOST_EPOCHS}")
 _SUFFIXES = {"": 0, "k": 3, "m": 6, "b": 9}
 _NUMBER = re.compile(r"(\d[\d_]{0,24}(?:\.\d{0,24})?(?:e[+-]?\d{1,3})?)([kmb]?)", re.A | re.I)
+_GROUPED = re.compile(r"[1-9]\d{0,2}\.\d{3}", re.A)  # 1.000 is one to some, a thousand to others
 _AXES = re.compile(r"\d{1,6}(?:[x×,]\d{1,6}){0,3}", re.A | re.I)
 _FABRIC = re.compile(r"(?:(\d{1,3})-?x-?)?([a-z][a-z0-9-]*|\d[a-z0-9-]*)", re.A)
 _PAIR_KEY = re.compile(r"[a-z][a-z0-9_.]{0,47}", re.A)
@@ -76,13 +77,11 @@ def read_value(field: str, text: str) -> Any:
     framework are read together elsewhere, precision in ``autocast``.
     """
     text = text.strip()
-    if field in MOST:
-        return _count(field, text)
-    return _READERS[field](text)
+    return _count(field, text) if field in MOST else _READERS[field](text)
 
 
 def _number(field: str, text: str) -> Decimal:
-    if (match := _NUMBER.fullmatch(text)) is None:
+    if (match := _NUMBER.fullmatch(text)) is None or _GROUPED.fullmatch(text):
         raise JobError(field, _short(text), "expected a number such as 256, 90.5, 1e5 or 50k")
     return Decimal(match[1].replace("_", "")).scaleb(_SUFFIXES[match[2].lower()])
 

@@ -7,8 +7,7 @@
 | DeepSpeed engine | ``deepspeed.follow(engine, model="bert-large", steps=7038)`` |
 | any other loop | ``for batch in TrainingLoop(model="resnet50", ...).over(loader):`` |
 
-Nothing here raises into a training, waits for a GPU, or imports a framework that the script does
-not use.
+Nothing here raises into a training, waits for a GPU, or imports a framework by itself.
 """
 
 from __future__ import annotations

@@ -339,8 +339,7 @@ class TrainingLoop:
     def over(self, batches: Iterable[Batch]) -> Iterator[Batch]:
         """The batches, ``grad_accum`` of them a step; the end of the loop ends the following.
 
-        Where no length was given it is that of ``batches``. A loop that was left early counts as
-        cancelled.
+        A length that was not given is that of ``batches``. A loop left early counts as cancelled.
         """
         stated = self._job.get("grad_accum", 1)
         every = stated if isinstance(stated, int) and stated > 0 else 1

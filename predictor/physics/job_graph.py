@@ -9,6 +9,7 @@ from math import ceil, prod
 
 from profiles.gpus import CPU, Gpu, find_gpu
 
+from ..errors import JobError
 from ..graphs.catalog import ModelEntry, entry_of, find_entry, graph_of, overrides
 from ..graphs.operator import FORWARD, READ_BACK, WIDE, Direction, Graph, Kind, Operator, Workload
 from ..job.frameworks import PYTORCH
@@ -138,6 +139,9 @@ def _stored(job: TrainingJob, typed: tuple[TypedOperator, ...]) -> tuple[TypedOp
 def workload(job: TrainingJob, entry: ModelEntry) -> Workload:
     """The micro-batch of a job, completed by the defaults of the catalog entry."""
     seq_len, samples = job.seq_len or entry.seq_len, job.micro_batch_size
+    for name in ("seq_len", "mean_seq_len"):
+        if entry.seq_len is None and (stated := getattr(job, name)):
+            raise JobError(name, stated, f"{entry.name} takes no tokens; leave it out")
     if job.packed and seq_len:  # each attends to itself alone
         tokens = samples * seq_len
         samples = max(1, round(samples / job.packed))
@@ -152,7 +156,7 @@ def workload(job: TrainingJob, entry: ModelEntry) -> Workload:
     return Workload(
         batch_size=samples,
         seq_len=seq_len,
-        image_size=job.image_size or entry.image_size,
+        image_size=entry.sized(job.image_size) if job.image_size else entry.image_size,
         flash_attention=job.software.fused_attention,
         fused_layers=job.framework in LOW_WEIGHTS or fuses(job),
         tensor_parallel=job.tensor_parallel,

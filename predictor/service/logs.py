@@ -43,8 +43,7 @@ def event_logger(name: str) -> BoundLogger:
 def logging_to(form: LogFormat, *packages: str) -> Iterator[None]:
     """Log what some packages say until the block ends.
 
-    A thread of its own formats and writes; where the reader of stderr does not keep up, new lines
-    are dropped.
+    A thread of its own formats and writes; new lines are dropped where stderr is read too slowly.
     """
     writer = logging.StreamHandler()
     writer.setFormatter(

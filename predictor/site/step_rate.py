@@ -182,7 +182,8 @@ def opened_regular(path: Path, owner: int | None = None) -> Iterator[int]:
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:
-        raise StepReportError(f"{path} cannot be opened: {error}") from None
+        why = "it is a link" if path.is_symlink() else error
+        raise StepReportError(f"{path} cannot be opened: {why}") from None
     try:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):

@@ -104,9 +104,14 @@ def modules() -> Mapping[str, str]:
 
 def script(socket: Path) -> str:
     """``job_submit.lua`` for a site that has none of its own."""
-    configure = _configure(socket)
-    require = f"{_REQUIRE}\n{configure}\n" if configure else f"{_REQUIRE}\n"
-    return _shipped_lua()[SCRIPT].replace(f"{_REQUIRE}\n", require)
+    lines = "\n".join(filter(None, (_REQUIRE, _configure(socket))))
+    return _shipped_lua()[SCRIPT].replace(f"\n{_REQUIRE}\n", f"\n{lines}\n")
+
+
+def socket_of(script: str) -> Path:
+    """The socket that a script of ours asks on."""
+    named = re.search(r'^if ok then pt\.configure\(.*\bsocket = "((?:[^"\\]|\\.)+)"', script, re.M)
+    return Path(re.sub(r"\\(.)", r"\1", named[1])) if named else Daemon().socket
 
 
 def is_ours(text: str) -> bool:

@@ -190,15 +190,16 @@ def _lua_files(steps: Steps, options: Options, site: SlurmSite, socket: Path, sa
     directory = site.conf.parent
     changed = [steps.write(directory / name, text) for name, text in files.modules().items()]
     path = directory / files.SCRIPT
-    script = files.read(path)
-    if script is None:
-        steps.write(path, files.script(socket))
+    script, written = files.read(path), False
+    if script is None or script == files.script(files.socket_of(script)):
+        script = files.script(socket)
+        written = steps.write(path, script)
     elif not files.mentions_us(script):
         lines = files.two_lines(options.in_system(directory), socket)
         say(f"note: {path} is your own and stays as it is. Add these two lines:\n{lines}")
         say(f"note: then {LINE} in slurm.conf and scontrol reconfigure, where lua is not named yet")
         return False
-    elif any(changed) and not steps.dry_run:
+    if any(changed) and not written and not steps.dry_run:
         files.put(path, script)  # slurmctld loads modules anew when the script has another date
     return True
 

@@ -172,6 +172,29 @@ def test_processes_that_the_gpus_asked_for_do_not_fit_are_told(home: Path, tmp_p
     assert said not in command("estimate", str(path)).stdout
 
 
+def test_of_several_gpus_one_process_is_timed_on_one_and_it_is_told(home: Path) -> None:
+    """As `identify` says, and as Slurm and Kubernetes price it."""
+    train = [
+        "train.py",
+        "--model",
+        "resnet50",
+        "--batch-size",
+        "64",
+        "--epochs",
+        "3",
+        "--data",
+        "imagenet",
+        "--amp",
+    ]
+    words = ("estimate", "--gpu", "a100-sxm4-80gb", "--limit", "1-0", "--gpus")
+    alone = command(*words, "2", "--", "python", *train).stdout
+    assert "on 1 a100-sxm4-80gb" in alone
+    assert "assumed   one process, which nothing starts for each GPU" in alone
+    assert "one process" not in command(*words, "1", "--", "python", *train).stdout
+    launched = command(*words, "2", "--", "torchrun", "--nproc_per_node=2", *train).stdout
+    assert "on 2 a100-sxm4-80gb" in launched
+
+
 def test_of_a_range_of_nodes_the_least_counts(home: Path, tmp_path: Path) -> None:
     script = tmp_path / "job.sh"
     script.write_text("#!/bin/bash\n#SBATCH -N 2-4 --gres=gpu:4 --time=30\npython x.py\n")
@@ -222,6 +245,7 @@ def test_a_limit_below_what_the_job_needs_is_told(home: Path, limit: str, told: 
     words = ("--gpu", "a100-sxm4-80gb", "--comment", job, "--limit", limit, "--", "python", "a.py")
     shown = command("estimate", *words).stdout
     assert ("10 min 00 s: more likely than not it ends the job" in shown) is told
+    assert ("mean      10 min 00 s" in shown) is told, "no mean beyond the limit"
 
 
 def test_what_it_says_would_narrow_the_answer_does(home: Path, tmp_path: Path) -> None:

@@ -34,9 +34,12 @@ def test_durations(seconds: float | None, text: str) -> None:
 
 
 @given(st.floats(1e-6, 1e9))
-def test_a_short_number_keeps_its_value_to_one_percent(value: float) -> None:
+def test_a_short_number_keeps_its_value_however_small_it_is(value: float) -> None:
+    """The GPU-hours of a minute are not 0.00."""
     assert "e" not in short(value)
-    assert float(short(value).replace(",", "")) == pytest.approx(value, rel=0.01, abs=0.00501)
+    assert float(short(value).replace(",", "")) == pytest.approx(value, rel=0.051)
+    if value >= 1:
+        assert float(short(value).replace(",", "")) == pytest.approx(value, rel=0.0051)
 
 
 def test_what_is_missing_is_a_dash() -> None:

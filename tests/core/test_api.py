@@ -130,6 +130,11 @@ class TestErrors:
             ({"batch_size": None}, "batch_size", "global_batch_size"),
             ({"batch": 8}, "batch", "batch_size, global_batch_size"),
             ({"epochs": -1}, "epochs", "positive"),
+            ({"batch_size": [8, 16]}, "batch_size", "predict_many"),
+            ({"precision": ["amp"]}, "precision", "predict_many"),
+            ({"image_size": [224, 192]}, "image_size", "predict_many"),
+            ({"seq_len": 512}, "seq_len", "takes no tokens"),
+            ({"mean_seq_len": 77}, "mean_seq_len", "takes no tokens"),
             ({"model": "resnet-5o"}, "model", "resnet"),
             ({"model": ""}, "model", "catalog"),
             ({"model": 50}, "model", "name"),
@@ -149,6 +154,24 @@ class TestErrors:
         assert accepted in caught.value.expected
         told = f"invalid {field}={caught.value.value!r}; "
         assert str(caught.value).startswith(f"no {field}; " if caught.value.value is None else told)
+
+    def test_an_image_size_has_the_axes_of_its_network_or_is_refused(self) -> None:
+        """As on the command line: a channel taken for an axis would make it 27 times as long."""
+        step_s = {
+            str(size): predict_time("resnet50", "amp", batch_size=64, image_size=size).step_s
+            for size in (224, (224,), (224, 224))
+        }
+        assert len(set(step_s.values())) == 1, step_s
+        whole, one = (
+            predict_time("unet3d", "amp", batch_size=2, image_size=size).step_s
+            for size in ((128, 128, 128), 128)
+        )
+        assert whole == one
+        for model, size in (("resnet50", (3, 224, 224)), ("unet3d", (128, 128))):
+            with pytest.raises(JobError, match=r"invalid image_size=.*; expected H or HxW"):
+                predict_time(model, "amp", batch_size=2, image_size=size)
+        with pytest.raises(JobError, match="bert-base takes no images"):
+            predict_time("bert-base", "amp", batch_size=2, image_size=224)
 
     def test_an_unknown_model_is_told_the_nearest(self) -> None:
         with pytest.raises(UnknownModelError) as caught:

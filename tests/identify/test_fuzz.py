@@ -113,7 +113,8 @@ def assert_possible(stated: Stated) -> None:
         assert problem.text.isprintable()
     assert (stated.unknown_model or "").isprintable()
     assert len(stated.unknown_model or "") < MAX_MESSAGE
-    assert values == parse_text(stated_text(stated), "mark").values
+    one = {"gpus": 1} if stated.alone else {}
+    assert {**one, **values} == parse_text(stated_text(stated), "mark").values
     fields = {"model": "resnet50", "gpu": "a100", "gpus": 8, "precision": "fp32", "batch_size": 4}
     try:
         stated.job(**fields)

@@ -152,12 +152,21 @@ def test_an_impossible_count_is_told_and_the_other_fields_survive(text: str) -> 
         assert stated.problems[0].text.startswith("invalid steps=")
 
 
+@pytest.mark.parametrize("value", ["10,000", "32,5", "1.000", "12.500"])
+def test_a_number_that_people_read_in_two_ways_is_told_and_counts_as_neither(value: str) -> None:
+    """Else 10,000 steps would be ten, and a kill limit would rest on them."""
+    stated = parse_text(f"model=resnet50, steps={value}, batch=8,epochs=1,5", "comment")
+    assert dict(stated.values) == {"model": "resnet50", "batch_size": 8}
+    assert {problem.field for problem in stated.doubts} == {"steps", "epochs"}
+
+
 @pytest.mark.parametrize(
     ("text", "size"),
     [
         ("model=resnet50 image=160", (160, 160)),
         ("model=resnet50 image=160x192", (160, 192)),
         ("model=resnet50 img_size=3x160x160", (160, 160)),
+        ("model=resnet50 image=3,160,160", (160, 160)),
         ("image=96 model=unet3d", (96, 96, 96)),
         ("image_size=64x96x96 net=unet3d", (64, 96, 96)),
         ("image=160", (160,)),
@@ -169,7 +178,7 @@ def test_one_number_stands_for_all_axes_of_the_model(text: str, size: tuple[int,
 
 def test_an_image_size_that_the_model_does_not_take_is_told() -> None:
     assert "leave it out" in problems("model=bert-base image=224")[0]
-    assert "2 axes" in problems("model=resnet50 image=64x64x64")[0]
+    assert "expected H or HxW, as resnet50" in problems("model=resnet50 image=64x64x64")[0]
     assert "expected" in problems("model=resnet50 image=0x5")[0]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from predictor.identify.grammar import parse_text, stated_text
 from predictor.identify.identify import identify
 from predictor.identify.stated import Stated
 
@@ -205,6 +206,8 @@ def test_one_process_on_many_gpus_is_one_gpu_working(command: str, alone: bool) 
     if "vit" in command and not stated.doubts:
         job = stated.job(gpu="a100-sxm4-80gb", gpus=8, gpus_per_node=8)
         assert job.gpus == (1 if alone else 8)
+        told = parse_text(stated_text(stated), "comment").values
+        assert ("gpus" in told) is alone, "a request is known by this text"
 
 
 @pytest.mark.parametrize(

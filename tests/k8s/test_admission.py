@@ -100,6 +100,18 @@ def test_the_deadline_covers_the_slowest_gpu_start_up_and_checkpoints(
     assert filled % rule.rounding_s == 0
 
 
+def test_a_job_that_names_two_precisions_is_not_told_the_time_of_the_usual_one(
+    fitted: Fitted,
+) -> None:
+    usual = knowledge(fitted, assumed_precision="fp32")
+    silent = {key: value for key, value in STATED.items() if key != f"{OURS}precision"}
+    assert deadline(admitted(usual, job(silent)).object)
+    both = admitted(usual, job(silent | {f"{OURS}fp16": "on", f"{OURS}bf16": "on"}))
+    assert DURATION not in both.annotations
+    assert "activeDeadlineSeconds" not in both.object["spec"]
+    assert "invalid precision='fp16 and bf16'" in both.said
+
+
 @pytest.mark.parametrize(
     "pinned",
     [

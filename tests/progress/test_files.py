@@ -122,9 +122,9 @@ def test_a_link_a_fifo_and_a_directory_are_refused(tmp_path: Path) -> None:
     target = written(tmp_path / "a.out", mmengine().text)
     (tmp_path / "link").symlink_to(target)
     os.mkfifo(tmp_path / "fifo")
-    for name in ("link", "fifo", ".", "none"):
+    for name in ("link cannot be opened: it is a link", "fifo", ".", "none"):
         with pytest.raises(StepReportError, match=name):
-            read_file(tmp_path / name)
+            read_file(tmp_path / name.partition(" ")[0])
 
 
 def test_a_file_of_another_user_than_the_job_s_is_refused(tmp_path: Path) -> None:

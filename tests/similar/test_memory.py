@@ -66,6 +66,12 @@ def test_many_runs_of_a_script_speak_alone() -> None:
     assert "30 runs of the same user and script: median 2 h 00 min" in found.evidence[0]
 
 
+def test_the_mean_of_runs_that_fail_at_once_is_no_shorter_than_the_shortest_told() -> None:
+    found = expected(memory_of(*(past(n, 0.02) for n in range(30))), replace(JOB, limit_s=None))
+    assert found.quantile_s(0.05) == found.quantile_s(0.5) == pytest.approx(1.0)
+    assert found.mean_s >= 1.0
+
+
 def test_a_new_user_gets_what_the_site_knows() -> None:
     memory = memory_of(*(past(n, 3600.0) for n in range(20)))
     found = expected(memory, replace(JOB, user="bob"))

@@ -338,6 +338,16 @@ def test_a_precision_nobody_stated_is_taken_as_the_slowest_one(decider: Decide) 
     assert off.time_limit is None
 
 
+def test_a_precision_that_cannot_be_read_is_taken_as_none(decider: Decide) -> None:
+    """As `estimate` says: the default is of jobs that say nothing, not of those that say two."""
+    typed = {"tres_per_node": "gres:gpu:a100:4"}
+    for said in ("fp16=on bf16=on", "precision=fp61"):
+        comment = f"model=resnet50 epochs=9 batch=256 dataset_size=1281167 {said}"
+        answer = decider().decide(submit(comment=comment, **typed))
+        assert (answer.time_limit, "by physics" in (answer.message or "")) == (None, False)
+        assert "invalid precision" in (answer.message or "")
+
+
 def test_a_decisive_value_that_cannot_be_read_sets_no_limit(decider: Decide) -> None:
     answer = decider().decide(
         submit(comment="model=bert-large precision=amp batch=8 steps=9 seq=4O96")

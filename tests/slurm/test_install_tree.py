@@ -174,3 +174,21 @@ def test_check_finds_a_module_of_another_release(tree: FakeRoot) -> None:
     tree.install()
     (tree.etc / "precision_time.lua").write_text("-- older\n")
     assert "precision_time.lua is of another release" in tree.check().output
+
+
+def test_a_socket_that_the_policy_names_since_is_asked_after_the_next_install(
+    tree: FakeRoot,
+) -> None:
+    """Else every job would pass unserved, and all seem to be as installed."""
+    tree.install()
+    tree.policy.write_text("daemon: {socket: /srv/pt.sock}\n")
+    assert "asks /run/precision-time/slurm.sock, which is not daemon.socket" in tree.check().output
+    tree.install()
+    assert '{ socket = "/srv/pt.sock" }' in tree.script.read_text()
+    assert tree.check().exit_code == 0
+
+    own = tree.script.read_text().replace('pt.sock" }', 'old.sock", timeout = 0.02 }')
+    tree.script.write_text(own)
+    tree.install()
+    assert tree.script.read_text() == own, "settings of the admin stay"
+    assert "/srv/old.sock, which is not daemon.socket" in tree.check().output

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.errors import PrecisionTimeError
-from predictor.planning.sweeps.search import Halving, read_space
+from predictor.errors import JobError, PrecisionTimeError
+from predictor.planning.sweeps.search import Halving, job_of, read_space
 
 GOOD = """
 job: {model: resnet50, gpu: a100-sxm4-80gb, batch_size: 64, epochs: 1}
@@ -61,3 +61,10 @@ def test_halving_by_hand() -> None:
 def test_halving_never_takes_more_than_all(least: float, factor: float, trials: int) -> None:
     share = Halving(min_share=least, factor=factor).mean_share(trials)
     assert min(1.0, least) - 1e-9 <= share <= 1 + 1e-9
+
+
+def test_one_number_is_every_axis_of_an_image_and_channels_are_none() -> None:
+    plain = {"gpu": "a100", "precision": "amp", "batch_size": 2}
+    assert job_of({**plain, "model": "unet3d", "image_size": 128}).image_size == (128, 128, 128)
+    with pytest.raises(JobError, match="3x224x224"):
+        job_of({**plain, "model": "resnet50", "image_size": [3, 224, 224]})

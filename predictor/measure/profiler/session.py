@@ -271,8 +271,7 @@ def _row(
 def _copies(case: Case, gpu: Gpu) -> int:
     """Copies of the tensors, so that a call finds them no nearer than a training step does.
 
-    On a CPU that is the cache all cores share, as its last-level cache holds more than a small
-    step.
+    On a CPU that is in the cache all cores share, which holds more than a small step.
     """
     between = CPU_BYTES if gpu.kind == CPU else CACHES * gpu.l2_bytes
     moved = float(case.row(gpu.name, FORWARD, 1.0).bytes[0])

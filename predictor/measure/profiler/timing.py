@@ -109,8 +109,7 @@ def timing_of(samples: Sequence[float]) -> Timing:
 def cpu_clock(threads: int) -> Callable[[], int]:
     """Nanoseconds of work on a CPU.
 
-    Of one thread the processor time, which other processes cannot take away; of several the time
-    on the wall.
+    Of one thread the processor time, which others cannot take away; of several the time passed.
     """
     return process_time_ns if threads == 1 else perf_counter_ns
 

@@ -108,9 +108,8 @@ class Budget:
     def spent(self, study: optuna.Study, attribute: str = HOURS_ATTRIBUTE) -> float:
         """GPU-hours predicted for the trials that were admitted, running ones included.
 
-        ``attribute`` may ask for the money instead. They are kept with the study, so workers that
-        share its storage share the budget; of workers that ask at the same moment each may be
-        admitted.
+        ``attribute`` may ask for the money instead. They are kept with the study: workers sharing
+        its storage share the budget, but two that ask at the same moment may both be admitted.
         """
         admitted = (
             t for t in study.get_trials(deepcopy=False) if not t.user_attrs.get(REFUSED_ATTRIBUTE)

@@ -129,10 +129,10 @@ def job_of(fields: dict[str, Any]) -> TrainingJob:
     for name in ("model", "gpu", "precision"):
         if not isinstance(fields.get(name), str):
             raise JobError(name, fields.get(name), "a name is needed, in job or in vary")
-    size = fields.get("image_size")
-    if isinstance(size, list):
-        fields = {**fields, "image_size": tuple(size)}
-    return TrainingJob(**{**fields, "model": entry_of(fields["model"]).name})
+    entry, size = entry_of(fields["model"]), fields.get("image_size")
+    if isinstance(size, list | int):
+        fields = {**fields, "image_size": entry.sized(size)}
+    return TrainingJob(**{**fields, "model": entry.name})
 
 
 def _values(stated: list[Any] | WholeRange) -> Sequence[Any]:

@@ -286,7 +286,7 @@ def _row(group: Sequence[Better], terms: Terms) -> Opportunity:
         each.saved(old, new) for each, old, new in pairs if old is not None and new is not None
     ]
     to, ratio = first.to.job, first.ratio.median
-    advice = f"{_gpus(to)}, {ratio:.2g} times as long"
+    advice = f"{_gpus(to)}, {ratio:.2g} times as long".replace(" 1 times", " about")
     if first.kind is OpportunityKind.MIXED_PRECISION:
         advice = f"{to.precision.value}, {1 / ratio:.2g} times as fast"
     weakest = max((of.found, first.to), key=lambda one: one.deviation)

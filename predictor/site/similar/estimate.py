@@ -89,7 +89,8 @@ class PhysicsView:
 
     def _predicted(self, asked: str, gpu_type: str, gpus: int) -> Prediction | str:
         stated = parse_text(asked, "request")
-        given: dict[str, Any] = {"gpus": gpus} if gpus else {}
+        working = min(gpus, stated.values.get("gpus", gpus))  # of several one process uses one
+        given: dict[str, Any] = {"gpus": working} if gpus else {}
         word = stated.values.get("gpu")  # may leave open which of several cards it is
         if gpu_type and (word is None or known_name(word) != gpu_type):
             given["gpu"] = gpu_type

@@ -54,8 +54,8 @@ class RunTimes:
         return exp(max(0.0, min(ln_s, float(self.ln_s[-1]))) + _TIE)  # never rounded down
 
     def mean_s(self, most_s: float) -> float:
-        """The expected run time, where what runs longer than ``most_s`` counts as that long."""
-        run_s = np.minimum(np.exp(self.ln_s), most_s)
+        """The mean of the quantiles, where what runs longer than ``most_s`` counts as that long."""
+        run_s = np.minimum(np.exp(self.ln_s.clip(0.0)), most_s)
         return float(run_s[-1] - self.cumulative[:-1] @ (run_s[1:] - run_s[:-1]))
 
     def share_below(self, ln_s: float) -> float:
