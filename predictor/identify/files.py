@@ -25,6 +25,7 @@ from .shell_syntax import UNKNOWN
 
 MAX_TEXT, MAX_VALUE = 64 * 1024, 256
 MAX_SETTINGS, MAX_DEPTH, MAX_NUMBER = 2000, 16, 2**63
+DEFAULTS = "defaults"  # of Hydra: the files that a configuration is put together from
 
 
 class _Loader(CSafeLoader):
@@ -76,16 +77,30 @@ def settings_of(name: str, text: str, over: Collection[str] = ()) -> dict[str, s
     setting is that one's, unless the command sets it (``over``). What only running could tell (an
     expression) holds UNKNOWN. At most 2,000 settings of 16 levels are read.
     """
+    told = written_in(name, text)
+    return None if told is None else resolved(told, over)
+
+
+def resolved(told: Mapping[str, str], over: Collection[str]) -> dict[str, str]:
+    """Settings of which those that are another one (``${name}``) have its text."""
+    plain = {f"${{{n}}}": word for n, word in told.items() if "${" not in word and n not in over}
+    return {n: plain.get(word, UNKNOWN) if "${" in word else word for n, word in told.items()}
+
+
+def written_in(name: str, text: str) -> dict[str, str] | None:
+    """As ``settings_of``, as they are written; a group of Hydra's is ``name=choice``."""
     read, found = _READERS.get(name.rpartition(".")[2].lower(), _read_yaml), None
     if len(text) <= MAX_TEXT:
         with suppress(*_FAILURES):
             found = read(text)
     if not isinstance(found, dict):
         return None
+    if isinstance(chosen := found.get(DEFAULTS), list):
+        pairs = (one if isinstance(one, dict) else {"": one} for one in chosen)
+        line = ";".join(f"{k}={v}" for one in pairs for k, v in one.items())
+        found[DEFAULTS] = line if len(line) <= MAX_VALUE else UNKNOWN
     nodes = filter(None, islice(_nodes(found, "", 0), MAX_SETTINGS))
-    told = {name: word for name, value in nodes if (word := _text(value)) is not None}
-    plain = {f"${{{n}}}": word for n, word in told.items() if "${" not in word and n not in over}
-    return {n: plain.get(word, UNKNOWN) if "${" in word else word for n, word in told.items()}
+    return {name: word for name, value in nodes if (word := _text(value)) is not None}
 
 
 def _nodes(
