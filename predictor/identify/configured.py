@@ -10,16 +10,16 @@ from itertools import islice, product
 
 from ..job.words import key_of
 from .draft import SIGNALS, Draft
-from .files import DEFAULTS, Files, called, resolved, settings_of, written_in
+from .files import DEFAULTS, Files, called, resolved, settings_of
 from .keys import FIELD_OF, OFF, ON
 from .launch import FlagFamily, Launch, family_of, flag_of, flags, listed, said
 from .shell_syntax import UNKNOWN
 from .stated import BATCHES, DECISIVE, LENGTHS, NOTHING, SCRIPT, Stated
 
-MAX_READ, MAX_BASES = 24, 8
+MAX_READ, LEAST_READ, MAX_BASES = 2**19, 2**14, 8  # bytes; a small file counts as more
 _SHORT = ("--ds-config", "--ds-config-file")
 _DEEPSPEED = frozenset(("--deepspeed", "--deepspeed-config", "--deepspeed-config-file", *_SHORT))
-_NO_CHOICE = frozenset(("", "None", "null"))
+_GROUP = re.compile(r"^(?:(optional|override) )?([^@=\n]*)(?:@([^=\n]*))?=(.*)$", re.M)
 _NAME = re.compile(r"[A-Za-z_][\w./@-]{0,79}", re.ASCII)
 # Names whose meaning hangs on where they stand: elsewhere than we know them, they leave doubt.
 _DECISIVE = frozenset(name for name, field in FIELD_OF.items() if field in DECISIVE)
@@ -55,8 +55,8 @@ def configured(launch: Launch, files: Files | None) -> Configured:
         shares = bool(_DEEPSPEED & {*launch.started, *(one.flag for one in named)})
         return Configured(launch, launch, NOTHING, unread, LAUNCHER_FILE in launch.started, shares)
     chosen = {name.lstrip("-+~"): value or "" for name, value, _ in said(launch.after)}
-    added = [word for word in launch.after if word[:1] == "+" and "." not in word]
-    reading = _Reading(files, chosen, added)
+    added = (word.lstrip("+") for word in launch.after if word[:1] == "+" and "." not in word)
+    reading = _Reading(files, chosen, "".join(f";optional {word}" for word in added))
     text = reading._read(posixpath.join(launch.directory, launch.program)) or ""
     named = list(dict.fromkeys(_named(launch, family, text)))
     read = {one: reading.settings(one.paths) for one in named if one.flag not in _DEEPSPEED}
@@ -141,16 +141,15 @@ def _modules(text: str, roots: Sequence[str], files: Files) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Reading:
-    """Reads at most MAX_READ files, of whose settings the command has ``chosen`` or ``added`` some.
+    """Reads at most MAX_READ bytes, of whose settings the command has ``chosen`` or ``added`` some.
 
     ``groups`` are those of Hydra's that were found.
     """
 
     files: Files
     chosen: dict[str, str]
-    added: Sequence[str] = ()
+    added: str
     groups: set[str] = field(default_factory=set)
-    texts: dict[str, str | None] = field(default_factory=dict)
     left: int = MAX_READ
     missing: frozenset[str] = frozenset()
     launcher_unread: bool = False
@@ -184,7 +183,7 @@ class _Reading:
 
     def _based(self, path: str, depth: int) -> dict[str, str] | None:
         text = self._read(path)
-        settings = None if text is None or not depth else written_in(path, text)
+        settings = None if text is None or not depth else settings_of(path, text)
         if settings is None:
             return None
         merged: dict[str, str] = {}
@@ -195,61 +194,49 @@ class _Reading:
                 return None
             merged |= found
         if DEFAULTS in settings:
-            settings[DEFAULTS] += "".join(f";optional {one.lstrip('+')}" for one in self.added)
-            known = -1
-            while known < len(self.chosen):  # a group may choose for those before it
-                known = len(self.chosen)
-                merged = self._composed(posixpath.dirname(path), "", "", settings, depth)
-            return merged
+            settings[DEFAULTS] += self.added
+            return self._composed(posixpath.dirname(path), "", "", settings, depth)
         return merged | settings
 
     def _composed(
-        self, root: str, here: str, package: str, settings: Mapping[str, str], depth: int
+        self, root: str, group: str, package: str, settings: Mapping[str, str], depth: int
     ) -> dict[str, str]:
         """Settings with those of the groups that they list; ``defaults`` tells of an unread one.
 
-        A group's file lies in its folder under ``root`` and says what stands behind its name, or
-        its ``@package`` (hydra.cc/docs, The Defaults List).
+        A group's file lies in its folder under ``root``, and what it says stands behind its name or
+        ``@package``. The last is read first: it may choose for others (hydra.cc, Defaults List).
         """
-        own = {f"{package}{name}": text for name, text in settings.items() if name != DEFAULTS}
-        merged: dict[str, str] = {}
-        entries = settings.get(DEFAULTS, "").split(";")
-        entries += [] if "=_self_" in entries else ["=_self_"]
-        for entry in entries:
-            place, _, choice = entry.rpartition("=")
-            kind, _, place = place.rpartition(" ")
-            place, _, named = place.partition("@")
-            group = posixpath.join(here, place).strip("/")
-            choice = self.chosen.get(group, choice) if place else choice
+        place = package or settings.get("@package") or group.replace("/", ".")
+        prefix = "" if place in ("", "_global_") else f"{place}."
+        own = {f"{prefix}{n}": t for n, t in settings.items() if n not in (DEFAULTS, "@package")}
+        entries = _GROUP.findall(settings.get(DEFAULTS, "").replace(";", "\n"))
+        entries += [] if any(e[-1] == "_self_" for e in entries) else [("", "", "", "_self_")]
+        parts: list[dict[str, str]] = []
+        for kind, name, behind, listed_one in reversed(entries):
+            inner = posixpath.join(group, name).strip("/")
+            choice = self.chosen.get(inner, listed_one) if name else listed_one
+            path = posixpath.join(root, inner, f"{choice.removesuffix('.yaml')}.yaml")
             if choice == "_self_":
-                merged |= own
+                parts.append(own)
             elif kind == "override":
-                self.chosen.setdefault(group, choice)
-            elif choice not in _NO_CHOICE and not group.startswith("hydra"):
-                text = self._read(
-                    posixpath.join(root, group, f"{choice.removesuffix('.yaml')}.yaml")
-                )
-                found = None if text is None or not depth else written_in(".yaml", text)
-                if found is not None:
-                    self.groups |= {group} if place else set()
-                    headed = re.search(r"^# *@package +(\S+)", text or "", re.MULTILINE)
-                    behind = named or (headed[1] if headed else group.replace("/", "."))
-                    inner = "" if behind in ("", "_global_") else f"{behind}."
-                    merged |= self._composed(root, group, inner, found, depth - 1)
+                self.chosen.setdefault(inner, choice)
+            elif choice not in ("", "None", "null") and not inner.startswith("hydra"):
+                text = self._read(path)
+                told = None if text is None or not depth else settings_of(path, f"{text}\n")
+                if told is not None:
+                    self.groups |= {inner} if name else set()
+                    parts.append(self._composed(root, inner, behind, told, depth - 1))
                 elif kind != "optional":
-                    merged[DEFAULTS] = entry
-        if DEFAULTS not in merged:
-            return merged
-        ends = own if entries[-1] == "=_self_" else {}  # what is unread may say otherwise
-        return {DEFAULTS: merged[DEFAULTS], **ends}
+                    parts.append({DEFAULTS: inner})
+        merged = {name: word for part in reversed(parts) for name, word in part.items()}
+        return {DEFAULTS: merged[DEFAULTS]} if DEFAULTS in merged else merged
 
     def _read(self, path: str) -> str | None:
-        if path not in self.texts:
-            if self.left == 0 or not path or UNKNOWN in path:
-                return None
-            self.left -= 1
-            self.texts[path] = self.files(path)
-        return self.texts[path]
+        if self.left <= 0 or not path or UNKNOWN in path:
+            return None
+        text = self.files(path)
+        self.left -= max(LEAST_READ, len(text or ""))
+        return text
 
 
 def _words(settings: Mapping[str, str]) -> Iterator[str]:

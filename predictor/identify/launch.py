@@ -27,7 +27,6 @@ _CONFIG_KEY = re.compile(r"[A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)+|NUM_GPUS", re.ASCII)
 _JUDGES = re.compile(r"(?:^|[_-])(?:eval|infer|predict)", re.ASCII)  # run_evalplus.py
 CONTAINERS = frozenset(("docker", "podman", "enroot", "shifter", "ch-run", "udocker"))
 MAX_LED = 16  # words of a launcher before what it starts
-_OPTION = re.compile("--[a-z_-]+=")
 _NOT_ON = OFF | {"auto", "disabled"}
 _ONE_DASH = re.compile(r"-[A-Za-z][A-Za-z_-]{2}", re.ASCII)
 
@@ -292,7 +291,8 @@ def launch_of(words: tuple[str, ...]) -> Launch | None:
         elif (
             base in listed("programs")
             or (base.endswith(".py") and word[0] != "-" and base not in listed("launching"))
-            or (_trains(base) and (not index or _starts(words[index - 1], python)))
+            or (_trains(base) and (not index or words[index - 1] in {"run", *listed("launchers")}))
+            or (python and _trains(base) and _OVERRIDE.match(words[index - 1].lstrip("-")))
         ):
             return Launch(base, words[:index], words[index + 1 :], word.rpartition("/")[0])
         elif python and word.startswith(UNKNOWN) and _is_python(words[index - 1]):
@@ -312,11 +312,6 @@ def launch_of(words: tuple[str, ...]) -> Launch | None:
         hidden = word == UNKNOWN and "-m" in two[:1]
         python = python or hidden or _is_python(word) or base in listed("module_launchers")
     return unknown
-
-
-def _starts(word: str, python: bool) -> bool:
-    """Whether a program may follow a word of a launcher, one of Python or another."""
-    return word in {"run", *listed("launchers")} or (python and bool(_OPTION.match(word)))
 
 
 def is_brief(words: Sequence[str]) -> bool:

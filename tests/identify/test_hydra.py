@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from predictor.identify.configured import MAX_READ
+from predictor.identify.configured import LEAST_READ, MAX_READ
 from predictor.identify.files import user_files
 from predictor.identify.identify import identify
 from predictor.identify.stated import Stated
@@ -62,6 +62,14 @@ def test_nothing_is_told_of_what_an_unread_group_may_change(tmp_path: Path, word
     assert any(problem.field == "file" for problem in found.problems)
 
 
+@pytest.mark.parametrize("text", ["", "# nothing\n", "{}\n"])
+def test_an_empty_group_says_nothing(tmp_path: Path, text: str) -> None:
+    found = read(tmp_path, "model=none", **{"conf/model/none.yaml": text})
+    assert not found.problems
+    assert "model" not in found.values
+    assert found.values["batch_size"] == 24
+
+
 def test_a_group_that_lists_itself_ends(tmp_path: Path) -> None:
     begun = time.process_time()
     found = read(
@@ -84,15 +92,15 @@ def test_the_modules_that_it_makes_count_for_the_program(tmp_path: Path) -> None
 
 
 def test_no_more_groups_are_read_than_a_few(tmp_path: Path) -> None:
-    groups = [f"g{number}" for number in range(3 * MAX_READ)]
-    lists = "".join(f"- {name}: x\n" for name in groups)[:200]
-    files = {f"conf/{name}/x.yaml": "a: 1\n" for name in groups}
+    names = [f"g{number}" for number in range(48)]
+    lists = "".join(f"- {name}: x\n" for name in names)
+    read(tmp_path, **{"conf/pretrain.yaml": f"defaults:\n{lists}"})
     asked: list[str] = []
-    read(tmp_path, **{"conf/pretrain.yaml": f"defaults:\n{lists}", **files})
 
     def counted(path: str) -> str | None:
         asked.append(path)
-        return user_files(tmp_path)(path)
+        return "defaults: [a, b, c, d]" if "/g" in path else user_files(tmp_path)(path)
 
-    identify(argv=("python", "src/train.py"), files=counted)
-    assert len(asked) <= MAX_READ + 8
+    found = identify(argv=("python", "src/train.py"), files=counted)
+    assert len(asked) <= MAX_READ / LEAST_READ + 8
+    assert any(problem.field == "file" for problem in found.problems)
