@@ -226,7 +226,7 @@ class _Reading:
                 if told is not None:
                     self.groups |= {inner} if name else set()
                     parts.append(self._composed(root, inner, behind, told, depth - 1))
-                elif kind != "optional":
+                elif kind != "optional" or "[" in choice:  # several at once
                     parts.append({DEFAULTS: inner})
         merged = {name: word for part in reversed(parts) for name, word in part.items()}
         return {DEFAULTS: merged[DEFAULTS]} if DEFAULTS in merged else merged

@@ -55,7 +55,7 @@ def test_a_group_that_is_added_chooses_for_those_before_it(tmp_path: Path) -> No
     assert (found.values["model"], found.values["epochs"]) == ("bert-large", 40.0)
 
 
-@pytest.mark.parametrize("word", ["model=huge", "model=$SIZE"])
+@pytest.mark.parametrize("word", ["model=huge", "model=$SIZE", "+experiment=[long,wide]"])
 def test_nothing_is_told_of_what_an_unread_group_may_change(tmp_path: Path, word: str) -> None:
     found = read(tmp_path, word)
     assert not {"model", "batch_size", "epochs"} & found.values.keys()
