@@ -600,3 +600,17 @@ def test_a_network_that_is_named_twice_alike_is_named_once() -> None:
 
 def _model(words: str) -> object:
     return identify(argv=("torchrun", "train.py", *words.split())).values.get("model")
+
+
+@pytest.mark.parametrize("gpus", ["--num_gpus 4", "--num_gpus 8"])
+def test_a_number_of_gpus_may_be_of_a_node_or_of_all(gpus: str) -> None:
+    head = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gres=gpu:4\n#SBATCH --ntasks-per-node=4\n"
+    script = f"{head}srun python train.py --epochs 3 {gpus}\n"
+    assert not any(problem.field == "gpus" for problem in identify(script=script).problems)
+    found = identify(script=script.replace(gpus, "--num_gpus 3"))
+    assert any(problem.field == "gpus" for problem in found.problems)
+
+
+def test_what_only_tests_trains_nothing() -> None:
+    words = "--do_test --model_name_or_path bert-base-uncased --per_gpu_train_batch_size 32"
+    assert not identify(argv=("python", "train_adapter.py", *words.split())).values
