@@ -307,12 +307,8 @@ def _frugality(found: Sequence[TypeEstimate]) -> Values:
 
 
 # Constant texts: the scheduler counts nodes of equal text in the pod's event.
-PRECISION = {
-    "bf16": "GPU has no BF16 tensor cores",
-    "tf32": "GPU has no TF32 tensor cores",
-    "fp8": "GPU has no FP8 tensor cores",
-    "fp4": "GPU has no FP4 tensor cores",
-}
+_FORMATS = ("bf16", "tf32", "fp8", "fp4")
+PRECISION = {name: f"GPU has no {name.upper()} tensor cores" for name in _FORMATS}
 MEMORY = "GPU has less memory than the pod states"
 # What the user calls 80Gi is a card sold as 80 GB, which reports a little less.
 NOMINAL = 0.9

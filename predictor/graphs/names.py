@@ -25,7 +25,7 @@ from profiles.storage import HERE
 from profiles.tables import models
 
 FILE = "names.yaml"  # how names in the wild are written, beside the aliases of entries
-MAX_NAME = 128
+MAX_NAME = 192
 _MAX_TAGS = 5
 _SEPARATORS = re.compile(r"[\s_,()\[\]-]+")
 _WORD = re.compile(r"\d+(?:\.\d+)*|[^\d-]+", re.ASCII)

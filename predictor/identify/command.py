@@ -20,7 +20,7 @@ from .grammar import pairs_of
 from .keys import FIELD_OF, OFF, ON
 from .launch import FlagFamily, Launch, base_name, family_of, flag_of, flags, listed, said, switched
 from .shell_syntax import UNKNOWN
-from .stated import DECISIVE, FILE, KINDS, LENGTHS, NAMED, NOTHING, SCRIPT, Problem, Stated
+from .stated import BATCHES, DECISIVE, FILE, KINDS, LENGTHS, NAMED, NOTHING, SCRIPT, Problem, Stated
 
 _TITAN = ("titan_model", "titan_flavor")
 # Keys whose flags stand alone, or with what they are set to.
@@ -56,10 +56,10 @@ def command_stated(launch: Launch, files: Files | None) -> Stated:
     looks = _fixed(found.texts, flags().computes["looks"]) and not launch.trains
     if looks or _fixed(found.texts[:1], flags().computes["plays"]):
         return NOTHING
-    stated = _read(found, launch)
+    stated, launch = _read(found), found.own
     if found.launch is launch:
         return stated
-    alone = _read(replace(found, launch=launch, unread=()), launch)
+    alone = _read(replace(found, launch=launch, unread=()))
     origins = {
         name: origin if alone.values.get(name) == stated.values[name] else FILE
         for name, origin in stated.origins.items()
@@ -67,9 +67,9 @@ def command_stated(launch: Launch, files: Files | None) -> Stated:
     return replace(stated, origins=origins)
 
 
-def _read(found: Configured, own: Launch) -> Stated:
+def _read(found: Configured) -> Stated:
     """Read a launch, in which the settings of its files stand before the flags of its ``own``."""
-    family = family_of(found.launch)
+    family, own = family_of(found.launch), found.own
     reading = _Reading(found.launch, family, Draft(SCRIPT, family.prefix))
     for flag, key in flags().launcher_values.items():
         if UNKNOWN not in (text := found.launch.started.get(flag, UNKNOWN)):
@@ -220,7 +220,7 @@ def _read_flags(reading: _Reading, own: int) -> None:
         other = key in ("file", "agreed") or (run_id and flag == "--model-id")
         if other or (a_file and key != "config"):
             continue
-        if key in _SWITCHED:
+        if key in _SWITCHED or (key == "other_batch" and text is None):
             _take_switch(reading, key, name, "on" if text is None else text)
         elif key in _OF_DATA:
             more = following[1:] if value is None and key == "dataset" else ()
@@ -302,7 +302,8 @@ def _take(reading: _Reading, key: str, name: str, text: str, following: Sequence
     if nothing or (key == "model" and text.replace(".", "").isdigit()):
         return
     flag, first = reading.said_by.setdefault(key, (flag_of(name), text))
-    if key in FIELD_OF and key not in SIGNALS and flag != flag_of(name) and first != text:
+    two = key in FIELD_OF and key not in SIGNALS and flag != flag_of(name) and first != text
+    if two and not (key == "model" and find_entry(first) and find_entry(first) == find_entry(text)):
         draft.dispute(f"{flag} {first[:40]} and {flag_of(name)} {text[:40]} differ", FIELD_OF[key])
     if key in SIGNALS:
         draft.signal(key, text)
@@ -371,8 +372,8 @@ def _read_batch(reading: _Reading) -> None:
     steps = _number(draft.texts.get("grad_accum", ("", "1"))[1])
     if (text := special.get("accumulated_batch")) and steps and _number(text) >= steps:
         draft.say("batch_size", str(_number(text) // steps))
-    if special.get("other_batch", "1") != "1" and "batch_size" in draft.texts:
-        del draft.texts["batch_size"]
+    if special.get("other_batch", "1") != "1" and (told := {*BATCHES} & draft.texts.keys()):
+        draft.texts = {name: text for name, text in draft.texts.items() if name not in told}
         draft.ask("a batch has other samples than are stated", "batch_size")
     batch = draft.texts.get("batch_size", ("", ""))[1]
     shares = any(problem.field in ("gpus", "batch_size") for problem in draft.problems)

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice, product
 
 from ..job.words import key_of
 from .draft import SIGNALS, Draft
-from .files import Files, called, settings_of
+from .files import DEFAULTS, Files, called, resolved, settings_of
 from .keys import FIELD_OF, OFF, ON
 from .launch import FlagFamily, Launch, family_of, flag_of, flags, listed, said
 from .shell_syntax import UNKNOWN
 from .stated import BATCHES, DECISIVE, LENGTHS, NOTHING, SCRIPT, Stated
 
-MAX_READ, MAX_BASES = 8, 8
+MAX_READ, LEAST_READ, MAX_BASES = 2**19, 2**14, 8  # bytes; a small file counts as more
 _SHORT = ("--ds-config", "--ds-config-file")
 _DEEPSPEED = frozenset(("--deepspeed", "--deepspeed-config", "--deepspeed-config-file", *_SHORT))
-_DEFAULTS = "defaults"  # of Hydra: files put together by a search path that we do not know
+_GROUP = re.compile(r"^(?:(optional|override) )?([^@=\n]*)(?:@([^=\n]*))?=(.*)$", re.M)
 _NAME = re.compile(r"[A-Za-z_][\w./@-]{0,79}", re.ASCII)
 # Names whose meaning hangs on where they stand: elsewhere than we know them, they leave doubt.
 _DECISIVE = frozenset(name for name, field in FIELD_OF.items() if field in DECISIVE)
-MAX_FILES, MAX_DOCUMENT = 3, 32 * 1024
+MAX_FILES, MAX_MODULES, MAX_DOCUMENT = 3, 8, 32 * 1024
 PYTHON_CONFIG = re.compile(r"(?:.*/)?configs?/.+\.py", re.ASCII)
 LAUNCHER_FILE = "--config-file"  # of accelerate launch
 
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """A launch whose files' settings stand before its own flags, which win.
+    """A launch whose files' settings stand before the flags of its ``own``, which win.
 
     ``tables`` is what the configurations of DeepSpeed and Accelerate say, which flags win over
     too. ``unread`` may say what the time of the job follows from, ``sharding_unread`` how its state
@@ -38,6 +38,7 @@ class Configured:
     """
 
     launch: Launch
+    own: Launch
     tables: Stated
     unread: tuple[Named, ...]
     launcher_unread: bool
@@ -48,15 +49,23 @@ class Configured:
 def configured(launch: Launch, files: Files | None) -> Configured:
     """Read the files that a launch names; with no ``files`` all of them are unread."""
     family = family_of(launch)
-    named = list(dict.fromkeys(_named(launch, family)))
     if files is None:
+        named = list(dict.fromkeys(_named(launch, family, "")))
         unread = tuple(one for one in named if not one.agreed)
         shares = bool(_DEEPSPEED & {*launch.started, *(one.flag for one in named)})
-        return Configured(launch, NOTHING, unread, LAUNCHER_FILE in launch.started, shares)
-    reading = _Reading(files, over={name.lstrip("-+~") for name, *_ in said(launch.after)})
+        return Configured(launch, launch, NOTHING, unread, LAUNCHER_FILE in launch.started, shares)
+    chosen = {name.lstrip("-+~"): value or "" for name, value, _ in said(launch.after)}
+    added = (word.lstrip("+") for word in launch.after if word[:1] == "+" and "." not in word)
+    reading = _Reading(files, chosen, "".join(f";optional {word}" for word in added))
     text = reading._read(posixpath.join(launch.directory, launch.program)) or ""
-    texts = (text, *islice(_modules(text, (launch.directory, ""), files), MAX_READ))
+    named = list(dict.fromkeys(_named(launch, family, text)))
     read = {one: reading.settings(one.paths) for one in named if one.flag not in _DEEPSPEED}
+    made = (t for s in read.values() for name, t in (s or {}).items() if name.endswith("_target_"))
+    targets = "".join(f"\nimport {word.rpartition('.')[0]}" for word in made)
+    modules = _modules(text + targets, (launch.directory, ""), files)
+    texts = (text, *islice(modules, MAX_MODULES))
+    words = (w for w in launch.after if w.lstrip("+").partition("=")[0] not in reading.groups)
+    launch = replace(launch, after=tuple(words))
     own = (word for settings in read.values() for word in _words(settings or {}))
     whole = replace(launch, after=(*own, *launch.after))
     family, tables = family_of(whole), reading.tables(whole)
@@ -68,7 +77,8 @@ def configured(launch: Launch, files: Files | None) -> Configured:
     if not unread and UNKNOWN not in whole.after:
         usual = replace(whole, after=(*_usual(whole, family, texts), *whole.after))
         whole = usual if family_of(usual) is family else whole  # flags are evidence of one
-    return Configured(whole, tables, unread, reading.launcher_unread, bool(reading.missing), texts)
+    unshared = bool(reading.missing)
+    return Configured(whole, launch, tables, unread, reading.launcher_unread, unshared, texts)
 
 
 def _called(launch: Launch, texts: Sequence[str]) -> Iterator[str]:
@@ -131,10 +141,15 @@ def _modules(text: str, roots: Sequence[str], files: Files) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Reading:
-    """Reads at most MAX_READ files, in which settings may be meant that the command is ``over``."""
+    """Reads at most MAX_READ bytes, of whose settings the command has ``chosen`` or ``added`` some.
+
+    ``groups`` are those of Hydra's that were found.
+    """
 
     files: Files
-    over: Collection[str]
+    chosen: dict[str, str]
+    added: str
+    groups: set[str] = field(default_factory=set)
     left: int = MAX_READ
     missing: frozenset[str] = frozenset()
     launcher_unread: bool = False
@@ -142,7 +157,8 @@ class _Reading:
     def settings(self, paths: Sequence[str]) -> dict[str, str] | None:
         """The settings of the first path that is a file, with those it builds on."""
         found = (self._based(path, MAX_BASES) for path in paths)
-        return next((settings for settings in found if settings is not None), None)
+        settings = next((settings for settings in found if settings is not None), None)
+        return None if settings is None else resolved(settings, self.chosen)
 
     def tables(self, whole: Launch) -> Stated:
         """The DeepSpeed configurations that the launch or its files name, over Accelerate's."""
@@ -167,7 +183,7 @@ class _Reading:
 
     def _based(self, path: str, depth: int) -> dict[str, str] | None:
         text = self._read(path)
-        settings = None if text is None or not depth else settings_of(path, text, self.over)
+        settings = None if text is None or not depth else settings_of(path, text)
         if settings is None:
             return None
         merged: dict[str, str] = {}
@@ -177,13 +193,50 @@ class _Reading:
             if found is None:
                 return None
             merged |= found
+        if DEFAULTS in settings:
+            settings[DEFAULTS] += self.added
+            return self._composed(posixpath.dirname(path), "", "", settings, depth)
         return merged | settings
 
+    def _composed(
+        self, root: str, group: str, package: str, settings: Mapping[str, str], depth: int
+    ) -> dict[str, str]:
+        """Settings with those of the groups that they list; ``defaults`` tells of an unread one.
+
+        A group's file lies in its folder under ``root``, and what it says stands behind its name or
+        ``@package``. The last is read first: it may choose for others (hydra.cc, Defaults List).
+        """
+        place = package or settings.get("@package") or group.replace("/", ".")
+        prefix = "" if place in ("", "_global_") else f"{place}."
+        own = {f"{prefix}{n}": t for n, t in settings.items() if n not in (DEFAULTS, "@package")}
+        entries = _GROUP.findall(settings.get(DEFAULTS, "").replace(";", "\n"))
+        entries += [] if any(e[-1] == "_self_" for e in entries) else [("", "", "", "_self_")]
+        parts: list[dict[str, str]] = []
+        for kind, name, behind, listed_one in reversed(entries):
+            inner = posixpath.join(group, name).strip("/")
+            choice = self.chosen.get(inner, listed_one) if name else listed_one
+            path = posixpath.join(root, inner, f"{choice.removesuffix('.yaml')}.yaml")
+            if choice == "_self_":
+                parts.append(own)
+            elif kind == "override":
+                self.chosen.setdefault(inner, choice)
+            elif choice not in ("", "None", "null") and not inner.startswith("hydra"):
+                text = self._read(path)
+                told = None if text is None or not depth else settings_of(path, f"{text}\n")
+                if told is not None:
+                    self.groups |= {inner} if name else set()
+                    parts.append(self._composed(root, inner, behind, told, depth - 1))
+                elif kind != "optional" or "[" in choice:  # several at once
+                    parts.append({DEFAULTS: inner})
+        merged = {name: word for part in reversed(parts) for name, word in part.items()}
+        return {DEFAULTS: merged[DEFAULTS]} if DEFAULTS in merged else merged
+
     def _read(self, path: str) -> str | None:
-        if self.left == 0 or not path or UNKNOWN in path:
+        if self.left <= 0 or not path or UNKNOWN in path:
             return None
-        self.left -= 1
-        return self.files(path)
+        text = self.files(path)
+        self.left -= max(LEAST_READ, len(text or ""))
+        return text
 
 
 def _words(settings: Mapping[str, str]) -> Iterator[str]:
@@ -226,8 +279,8 @@ def _unread(
         return
     if settings is None:
         yield named
-    elif _DEFAULTS in settings:
-        yield replace(named, shown=f"{named.shown}: {_DEFAULTS}")
+    elif DEFAULTS in settings:
+        yield replace(named, shown=f"{named.shown}: {DEFAULTS}")
     for name, plain in plain_names(tuple((settings or {}).items()), family).items():
         flag = flag_of(name if "." in plain else f"--{plain}")
         known = flag in {**family.values, **family.switches}
@@ -264,10 +317,14 @@ def tell_files(found: Configured, draft: Draft) -> None:
         draft.problem(words, "sharding", unread=True)
 
 
-def _named(launch: Launch, family: FlagFamily) -> Iterator[Named]:
+def _named(launch: Launch, family: FlagFamily, program: str) -> Iterator[Named]:
+    """The files that flags, words and the text of the ``program`` name."""
     values = [(n, v if v is not None else next(iter(f), "")) for n, v, f in said(launch.after)]
     where = next((text for name, text in values if flag_of(name) in listed("hydra_paths")), None)
     named = any(flag_of(name) in listed("hydra_names") for name, _ in values)
+    if (main := flags().patterns["hydra"].search(program)) is not None:
+        where = main["path"] if where is None else where
+        values += [] if named or main["name"] is None else [("--config-name", main["name"])]
     for name, text in values:
         flag, shown = flag_of(name), f"{name[:40]} {text[:40]}"
         kind = family.values.get(flag)

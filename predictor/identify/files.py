@@ -25,6 +25,9 @@ from .shell_syntax import UNKNOWN
 
 MAX_TEXT, MAX_VALUE = 64 * 1024, 256
 MAX_SETTINGS, MAX_DEPTH, MAX_NUMBER = 2000, 16, 2**63
+DEFAULTS = "defaults"  # of Hydra: the files that a configuration is put together from
+_SAYS = re.compile(r"^\s*[^#\s]", re.MULTILINE)  # more than remarks
+_PACKAGE = re.compile(r"^# *(@package) +(\S+)", re.MULTILINE)
 
 
 class _Loader(CSafeLoader):
@@ -69,12 +72,12 @@ def files_at(files: Files | None, directory: str | None) -> Files | None:
     return lambda path: files(posixpath.join(directory, path))
 
 
-def settings_of(name: str, text: str, over: Collection[str] = ()) -> dict[str, str] | None:
+def settings_of(name: str, text: str) -> dict[str, str] | None:
     """Every plain setting of a JSON, TOML, YAML or Python configuration; None where it is none.
 
-    Numbers of a list stand between ``x``, as sizes do, texts between ``;``. A text that is another
-    setting is that one's, unless the command sets it (``over``). What only running could tell (an
-    expression) holds UNKNOWN. At most 2,000 settings of 16 levels are read.
+    Numbers of a list stand between ``x``, as sizes do, texts between ``;``, and so do the groups
+    of Hydra's ``defaults``, as ``name=choice``. What only running could tell (an expression) holds
+    UNKNOWN. At most 2,000 settings of 16 levels are read.
     """
     read, found = _READERS.get(name.rpartition(".")[2].lower(), _read_yaml), None
     if len(text) <= MAX_TEXT:
@@ -82,8 +85,17 @@ def settings_of(name: str, text: str, over: Collection[str] = ()) -> dict[str, s
             found = read(text)
     if not isinstance(found, dict):
         return None
+    if isinstance(chosen := found.get(DEFAULTS), list):
+        pairs = (one if isinstance(one, dict) else {"": one} for one in chosen)
+        line = ";".join(f"{k}={v}" for one in pairs for k, v in one.items())
+        found[DEFAULTS] = line if len(line) <= MAX_VALUE else f"={UNKNOWN}"
+    found |= _PACKAGE.findall(text)[:1]
     nodes = filter(None, islice(_nodes(found, "", 0), MAX_SETTINGS))
-    told = {name: word for name, value in nodes if (word := _text(value)) is not None}
+    return {name: word for name, value in nodes if (word := _text(value)) is not None}
+
+
+def resolved(told: Mapping[str, str], over: Collection[str]) -> dict[str, str]:
+    """Settings, where a text that is another (``${name}``) is that one's, unless it is ``over``."""
     plain = {f"${{{n}}}": word for n, word in told.items() if "${" not in word and n not in over}
     return {n: plain.get(word, UNKNOWN) if "${" in word else word for n, word in told.items()}
 
@@ -121,7 +133,7 @@ def _read_yaml(text: str) -> Any:
         depth += isinstance(event, _OPENING) - isinstance(event, _CLOSING)
         if depth > MAX_DEPTH:
             raise ValueError("nested too deep")
-    return yaml.load(text, _Loader)
+    return yaml.load(text, _Loader) if not text or _SAYS.search(text) else {}
 
 
 def _read_python(text: str) -> dict[str, Any]:

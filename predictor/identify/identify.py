@@ -200,7 +200,8 @@ def _disputed(runs: Sequence[_Run], asked: Mapping[str, str], files: Files | Non
         processes = {"--num-processes": told.get("num_processes", "")}
         for flag, started in {**processes, **run.launch.started, **run.launch.used}.items():
             wanted = requests.get(flag, "")
-            if started.isdigit() and wanted.isdigit() and int(started) != int(wanted):
+            may = {wanted, whole} if flag in run.launch.used else {wanted}  # of a node, or of all
+            if started.isdigit() and wanted.isdigit() and started.lstrip("0") not in may:
                 yield f"{flag} {started}, and #SBATCH asks for {wanted}: no limit is set"
         ran = _tasks(run, asked)
         srun = run.launch.copied == "srun" and not family_of(run.launch).spreads

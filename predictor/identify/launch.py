@@ -292,6 +292,7 @@ def launch_of(words: tuple[str, ...]) -> Launch | None:
             base in listed("programs")
             or (base.endswith(".py") and word[0] != "-" and base not in listed("launching"))
             or (_trains(base) and (not index or words[index - 1] in {"run", *listed("launchers")}))
+            or (python and _trains(base) and _OVERRIDE.match(words[index - 1].lstrip("-")))
         ):
             return Launch(base, words[:index], words[index + 1 :], word.rpartition("/")[0])
         elif python and word.startswith(UNKNOWN) and _is_python(words[index - 1]):

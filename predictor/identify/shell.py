@@ -38,6 +38,7 @@ _COUNTED = re.compile(r'[\s("]*\$#["\s]*(?:(?:>|!=|-gt)\s*0)?[\s)]*')  # (( $# )
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _EQUAL = {"=": True, "==": True, "-eq": True, "!=": False, "-ne": False}
 _LESS = {"-lt": (0, False), "-ge": (0, True), "-gt": (1, False), "-le": (1, True)}
+_ARGUMENT = re.compile(r'(?:\[|\[\[|test) -[zn] "?\$\{?[1-9]\}?"?(?: \]\]?)?$')
 _TESTS = ("[", "[[", "test", "grep", "which", "command", "hash", "type", "let", "ls")
 _SETTERS = ("export", "declare", "typeset", "local", "readonly")
 _CHANGING = re.compile("[iul]")  # options of declare: sums, capitals
@@ -305,6 +306,8 @@ class _Reader:
                 self._assign(word)
             return True
         self.tested = words[0] in _TESTS
+        if _ARGUMENT.match(" ".join(map(str, written))) and self.scope.values.get("#") == "0":
+            words[2:3] = [""]  # it is not given
         if words[0] in _SETTERS:
             return self._declare(words[0], written[1:])
         if words[0] in ("eval", "trap"):

@@ -48,6 +48,7 @@ _HOOK = re.compile(
     r")[^;|&()\n]*(?:>&1|&1)?$",
     re.ASCII,
 )
+_WHERE = re.compile(r"\s*(?:which|command -v|type -p)\s+([^\s|;&]+)\s*(?:2>\S+\s*)?")  # a program
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _SET_BY_SLURM = ("SLURM_", VISIBLE)
 
@@ -216,6 +217,8 @@ class Scope:
         text = token[1:].rstrip("`") if token.startswith("`") else token[2:].removesuffix(")")
         if _HOOK.match(text):
             return ":"
+        if where := _WHERE.fullmatch(text):
+            return self.text(where[1])
         called = self.values.get("".join(text.split()[:1]) + "()")
         if isinstance(called, Function):
             text = called.text

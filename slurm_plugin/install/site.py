@@ -66,12 +66,8 @@ def program() -> Path:
     return found.absolute()
 
 
-USUAL_CONFS = (
-    "/etc/slurm/slurm.conf",
-    "/etc/slurm-llnl/slurm.conf",
-    "/usr/local/etc/slurm.conf",
-    "/opt/slurm/etc/slurm.conf",
-)
+_FOLDERS = ("/etc/slurm", "/etc/slurm-llnl", "/usr/local/etc", "/opt/slurm/etc")
+USUAL_CONFS = tuple(f"{folder}/slurm.conf" for folder in _FOLDERS)
 CONTROLLER_TIMEOUT_S = 60.0
 
 

@@ -727,7 +727,7 @@ def test_a_flag_that_is_negated_is_one_that_is_off(
     assert not stated.unclear
 
 
-@pytest.mark.parametrize("flag", ["--max_words", "--data_max_length"])
+@pytest.mark.parametrize("flag", ["--data_max_length"])
 def test_lengths_have_many_names(flag: str) -> None:
     assert values(f"torchrun train.py --model gpt2 --bs 2 {flag} 512")["seq_len"] == 512
 

@@ -552,3 +552,68 @@ def test_a_copy_of_yolov5_in_mindspore_is_not_of_pytorch() -> None:
     words = "python train.py --hyp h.yaml --batch_size=16 --epochs=300"
     assert read(words).values["framework"] == "pytorch"
     assert "framework" not in read(f"{words} --device_target=Ascend").values
+
+
+@pytest.mark.parametrize(
+    ("words", "batch", "doubtful"),
+    [
+        ("--model resnet50 --batch-size 64", 64, ""),
+        ("--model resnet50 --batch-size 64 --n_views 1", 64, ""),
+        ("--model resnet50 --batch-size 64 --n_views 2", None, "batch_size"),
+        ("--model resnet50 --batch-size 64 --with_prior_preservation", None, "batch_size"),
+    ],
+)
+def test_a_batch_of_which_more_is_made_is_asked_for(
+    words: str, batch: int | None, doubtful: str
+) -> None:
+    found = identify(argv=("torchrun", "train.py", *words.split(), "--epochs", "3"))
+    assert found.values.get("batch_size") == batch
+    assert doubtful in {"", *(problem.field for problem in found.problems)}
+
+
+def test_another_unet_is_not_that_of_the_pipeline() -> None:
+    words = "--pretrained_model_name_or_path CompVis/stable-diffusion-v1-4 --resolution 512"
+    assert _model(words) == "stable-diffusion-v1"
+    assert _model(f"{words} --unet_path someone/small-unet") is None
+
+
+def test_stages_of_swift_are_told_by_their_kind() -> None:
+    words = ("--model", "Qwen/Qwen2.5-7B-Instruct", "--num_train_epochs", "1")
+    found = identify(argv=("swift", "rlhf", "--rlhf_type", "dpo", *words))
+    assert found.values["model"] == "qwen2.5-7b"
+    assert ("objective", "preference") in found.values["options"]
+    plays = identify(argv=("swift", "rlhf", "--rlhf_type", "grpo", *words))
+    assert "model" not in plays.values
+
+
+def test_a_few_words_of_megatron_make_no_megatron() -> None:
+    words = ["--micro-batch-size", "4", "--global-batch-size", "32", "--train-iters", "900"]
+    found = identify(argv=("deepspeed", "train_own.py", *words))
+    assert found.values.get("framework") != "megatron"
+    sizes = ["--num-attention-heads", "16", "--max-position-embeddings", "2048"]
+    found = identify(argv=("deepspeed", "train_own.py", *words, *sizes))
+    assert found.values["framework"] == "megatron"
+
+
+def test_a_network_that_is_named_twice_alike_is_named_once() -> None:
+    words = "--model_name Llama-3.2-1B-Instruct --base_model meta-llama/Llama-3.2-1B-Instruct"
+    assert _model(words) == "llama3.2-1b"
+    assert _model(words.replace("-1B-Instruct --", "-3B-Instruct --")) is None
+
+
+def _model(words: str) -> object:
+    return identify(argv=("torchrun", "train.py", *words.split())).values.get("model")
+
+
+@pytest.mark.parametrize("gpus", ["--num_gpus 4", "--num_gpus 8"])
+def test_a_number_of_gpus_may_be_of_a_node_or_of_all(gpus: str) -> None:
+    head = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gres=gpu:4\n#SBATCH --ntasks-per-node=4\n"
+    script = f"{head}srun python train.py --epochs 3 {gpus}\n"
+    assert not any(problem.field == "gpus" for problem in identify(script=script).problems)
+    found = identify(script=script.replace(gpus, "--num_gpus 3"))
+    assert any(problem.field == "gpus" for problem in found.problems)
+
+
+def test_what_only_tests_trains_nothing() -> None:
+    words = "--do_test --model_name_or_path bert-base-uncased --per_gpu_train_batch_size 32"
+    assert not identify(argv=("python", "train_adapter.py", *words.split())).values

@@ -9,6 +9,7 @@ import pytest
 
 import predictor
 from predictor.identify.identify import parse_script
+from predictor.identify.launch import launch_of
 from predictor.identify.shell import Command, read_script
 from predictor.identify.shell_syntax import UNKNOWN
 
@@ -499,3 +500,19 @@ def test_no_pattern_repeats_a_group_possessively() -> None:
     package = Path(predictor.__file__).parent
     files = (*package.rglob("*.py"), *package.rglob("*.yaml"))
     assert [file.name for file in files if repeated.search(file.read_text("utf-8"))] == []
+
+
+@pytest.mark.parametrize("found", ["$(which train)", "`command -v train`", '"$(type -p train)"'])
+def test_where_a_program_is_is_that_program(found: str) -> None:
+    (*_, command) = read_script(f"torchrun --nproc_per_node=2 {found} --epochs 3\n").commands
+    assert command.words == ("torchrun", "--nproc_per_node=2", "train", "--epochs", "3")
+    launch = launch_of(command.words)
+    assert launch is not None
+    assert launch.program == "train"
+
+
+@pytest.mark.parametrize("test", ['[ -z "$1" ]', "[[ -z $1 ]]", 'test -z "${1}"'])
+def test_an_argument_that_is_not_given_leaves_its_default(test: str) -> None:
+    text = f"if {test}\nthen\nX=own\nelse\nX=$1\nfi\npython train.py $X\n"
+    assert read_script(text).commands[-1].words[2:] == ("own",)
+    assert read_script(text, arguments=("theirs",)).commands[-1].words[2:] == ("theirs",)

@@ -35,11 +35,8 @@ MIGRATIONS = Path(__file__).with_name("migrations")
 FILE_MODE = 0o600  # users and what they run
 _WRITES = "history_writes"
 _WRITER_LOCK = 0x70726563  # of pg_advisory_xact_lock, one in a database
-_DRIVERS = {
-    "sqlite": "sqlite+pysqlite",
-    "postgresql": "postgresql+psycopg",
-    "postgres": "postgresql+psycopg",
-}
+_DRIVERS = dict.fromkeys(("postgresql", "postgres"), "postgresql+psycopg")
+_DRIVERS["sqlite"] = "sqlite+pysqlite"
 _PRAGMAS = (
     "journal_mode=WAL",
     "synchronous=NORMAL",

@@ -27,11 +27,7 @@ Row = tuple[Any, ...]
 MOST = 2.0**62  # what any number stays below, so that both databases hold it
 # Fields that are columns of the same name, and those whose column has a prefix.
 _JOB = tuple(field.name for field in fields(EndedJob))
-_PARTS: Mapping[str, Any] = {
-    "predicted": Predicted,
-    "reported": Reported,
-    "printed": PrintedProgress,
-}
+_PARTS: Any = {"predicted": Predicted, "reported": Reported, "printed": PrintedProgress}
 _COLUMNS_OF = {
     part: {field.name: f"{part}_{field.name}" for field in fields(kind)}
     for part, kind in _PARTS.items()

@@ -48,12 +48,8 @@ class RunEnd(IntEnum):
     CUT_OFF = 2
 
 
-_ENDS = {
-    JobState.COMPLETED: RunEnd.COMPLETED,
-    JobState.FAILED: RunEnd.STOPPED,
-    JobState.CANCELLED: RunEnd.STOPPED,
-    JobState.OUT_OF_MEMORY: RunEnd.STOPPED,
-}
+_STOPPED = (JobState.FAILED, JobState.CANCELLED, JobState.OUT_OF_MEMORY)
+_ENDS = {JobState.COMPLETED: RunEnd.COMPLETED, **dict.fromkeys(_STOPPED, RunEnd.STOPPED)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
