@@ -30,15 +30,14 @@ from .plain import EXPECTED, MOST, at, count, items, mapping, seconds_of, text, 
 class PodJob:
     """A training job as one of its pods tells it: the same object for all pods that are alike.
 
-    ``gpus_per_pod`` and ``pods`` give the GPUs of the whole job; ``deadline_s`` is the time the
-    job may run in seconds, None where it states none, ``wish_s`` what the user's annotation says
-    of it, and ``hard`` that a node which is too slow for it is of no use. ``gpu_memory_bytes`` is
-    what the user says each GPU must have, ``script`` the signature of image and command, ``queue``
-    that of Kueue and others which its labels name. ``node_selector``, ``node_affinity`` (the
-    required terms of the API, plain JSON) and ``tolerations`` tell which nodes it may land on.
-    ``gpu_fraction`` is the part of each GPU that a scheduler of shared GPUs gives it. ``claimed``
-    GPUs are those of resource claims, whose number a pod does not tell. ``unproven`` is why no
-    deadline rests on it.
+    ``gpus_per_pod`` and ``pods`` give the GPUs of the whole job; ``deadline_s`` is the time the job
+    may run in seconds, None where it states none, ``wish_s`` what the user's annotation says of it,
+    and ``hard`` that a node which is too slow for it is of no use. ``gpu_memory_bytes`` is what the
+    user says each GPU must have, ``script`` the signature of image and command, ``queue`` that of
+    Kueue and others which its labels name. ``node_selector``, ``node_affinity`` (the required terms
+    of the API, plain JSON) and ``tolerations`` tell which nodes it may land on. ``gpu_fraction`` is
+    the part of each GPU that a scheduler of shared GPUs gives it. ``claimed`` GPUs are those of
+    resource claims, whose number a pod does not tell. ``unproven`` is why no deadline rests on it.
     """
 
     stated: Stated

@@ -29,12 +29,11 @@ class JobMark:
     slowest GPU the job may get. ``version`` is the predictor's, ``job`` the job as stated.
 
     ``expected_s``, ``mean_s`` and ``upper_s`` are of the estimate of the whole run: its median, its
-    mean (an older mark tells it as expected) and its 95 % quantile. ``own``
-    is the user's limit in minutes as the hook saw it: ``none`` where there was none, ``inf`` for
-    UNLIMITED. ``cpus``, ``mem`` (MiB), ``script`` and ``command`` (signatures) are what similar
-    runs are found by, ``steps_s`` are times of all steps that are alike likely. ``later`` marks a
-    job that was not decided at submit: the id of the decision to come, or ``hook`` where the daemon
-    was not reached.
+    mean (an older mark tells it as expected) and its 95 % quantile. ``own`` is the user's limit in
+    minutes as the hook saw it: ``none`` where there was none, ``inf`` for UNLIMITED. ``cpus``,
+    ``mem`` (MiB), ``script`` and ``command`` (signatures) are what similar runs are found by,
+    ``steps_s`` are times of all steps that are alike likely. ``later`` marks a job that was not
+    decided at submit: the id of the decision to come, or ``hook`` where the daemon was not reached.
     """
 
     later: str | None = None

@@ -110,9 +110,8 @@ def assumptions_of(
     """What is assumed of a job, what moves most first.
 
     ``times_as_long`` compares the physical step of the job in other software with its own, which is
-    predicted to take ``step_s``.
-    ``measured`` runs of the same configuration settle its software and its input; none has more
-    than ``most_gpus``. Raises GraphError where the model has no graph.
+    predicted to take ``step_s``. ``measured`` runs of the same configuration settle its software
+    and its input; none has more than ``most_gpus``. Raises GraphError where the model has no graph.
     """
     entry = entry_of(job.model)
     found = [*of_length(job), *_micro_batch(job), *_stages(job, entry), *_work(job, most_gpus)]

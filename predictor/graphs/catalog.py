@@ -293,14 +293,13 @@ def adapted(graph: Graph, rank: int, work: Workload) -> Graph:
 
     Data gradients still flow through what is frozen (arXiv 2106.09685); weights kept in fewer bits
     are widened for every use. Megatron's recipes adapt what enters attention alone; where it is
-    asked for, all of a layer is adapted. Networks
-    without attention have adapters beside every repeated matrix product, and where there is none
-    nothing is added.
+    asked for, all of a layer is adapted. Networks without attention have adapters beside every
+    repeated matrix product, and where there is none nothing is added.
     """
     entering, leaving = _projections(graph)
     repeated = {i for i, o in enumerate(graph.operators) if o.kind is Kind.GEMM and o.count > 1}
-    beside = entering.keys() | (set() if work.joint_adapters else leaving) or repeated
-    beside = repeated if work.adapts_all else beside
+    attention = entering.keys() | (set() if work.joint_adapters else leaving)
+    beside = repeated if work.adapts_all else attention or repeated
     products = [i for i in sorted(repeated) if is_forward(graph.operators[i])]
     sizes = [graph.operators[i].dims for i in products]
     after = zip(products, pairwise(sizes), strict=False)
@@ -312,7 +311,7 @@ def adapted(graph: Graph, rank: int, work: Workload) -> Graph:
             before = len(builder.build().operators)
             modules = 0 if work.joint_adapters else entering.get(index, 1 + (index in gated))
             with builder.repeat(int(operator.count)):
-                _adapter(builder, operator.dims, rank, modules)
+                _adapter(builder, operator.dims, rank, modules, wide=work.wide_adapters)
             operators += builder.build().operators[before:]
         if not _of_weights(operator):
             operators.append(operator)
@@ -329,20 +328,24 @@ def adapted(graph: Graph, rank: int, work: Workload) -> Graph:
     )
 
 
-def _adapter(b: GraphBuilder, dims: Dims, rank: int, modules: int) -> None:
+def _adapter(b: GraphBuilder, dims: Dims, rank: int, modules: int, *, wide: bool) -> None:
     """Both products of adapters, scaling and sum, beside a product that joins ``modules`` layers.
 
-    PEFT holds adapters in FP32 beside a base in 16 bits: the input of each is widened, dropped out
-    and narrowed again, as counted on its LoRA layer under autocast. 0: one adapter of Megatron's,
-    in the format of the base and without dropout.
+    ``wide`` ones are widened, dropped out, narrowed, scaled and added a kernel each, as counted on
+    PEFT's layer. 0: one adapter of Megatron's, in the format of the base and without dropout.
     """
     rows, out, width = dims
     with b.repeat(max(1, modules)):
-        if modules:
+        if modules and wide:
             b.chain(rows * width, (5, 5.5, 3), (7.5, 6, 4), "dropout")
+        elif modules:
+            b.dropout(rows * width)
         b.linear(rows, width, rank, bias=False)
     b.linear(rows, rank, out, bias=False)
-    b.chain(rows * out, (3, 2, 2), (1, 1, 1), "add")
+    if wide:
+        b.chain(rows * out, (3, 2, 2), (1, 1, 1), "add")
+    else:
+        b.add(rows * out)
 
 
 def _widened(product: Operator, bits: int) -> Operator:

@@ -23,7 +23,7 @@ class Workload:
     split over ``expert_tensor_parallel`` of those that split other layers. Adapters of
     ``adapter_rank`` train alone, beside weights of ``base_bits`` where not 0, one for the
     ``joint_adapters`` of an attention's inputs, beside every product if it ``adapts_all``, or where
-    it is ``frozen`` the head.
+    it is ``frozen`` the head; ``wide_adapters`` are cast to FP32 and back, a kernel for each step.
     """
 
     batch_size: int
@@ -39,6 +39,7 @@ class Workload:
     adapter_rank: int = 0
     base_bits: int = 0
     joint_adapters: bool = False
+    wide_adapters: bool = True
     adapts_all: bool = False
     frozen: bool = False
     grouped_experts: bool = False

@@ -76,9 +76,8 @@ def identify(
     """What comment, extra, environment, annotations, script and site rules say together.
 
     An earlier one goes before a later one, field by field. A site rule may name the model that
-    users call by a name the catalog does not have. ``files`` reads the configurations that
-    commands name. Problems are told once, at most five, those
-    that keep a time from being told first.
+    users call by a name the catalog does not have. ``files`` reads the configurations that commands
+    name. Problems are told once, at most five, those that keep a time from being told first.
     """
     known = environment or {}
     stated = parse_text(comment or "", "comment").over(parse_text(extra or "", "extra"))

@@ -60,15 +60,14 @@ class Stated:
     """TrainingJob fields as stated, already of the right type.
 
     ``values`` maps a field of TrainingJob to its value (``gpu`` and ``gpus`` only where a person
-    stated them), ``origins`` the same fields to the place: ``comment``, ``extra``,
-    ``environment``, ``script``, ``rule NAME``, ``annotation``. ``problems`` are for the user.
-    ``unknown_model`` is the name of a model that the catalog does not have, on one line.
-    ``values`` may hold both batch sizes: that of a GPU's micro-step and that of a whole step.
-    ``trainer`` is one whose default precision holds, where none is stated.
-    ``alone`` says that one process trains, which nothing starts for each GPU: of several one works.
-    ``unclear`` are flags of a training and programs beside it that may change how long a script
-    takes, as nobody here knows: no kill limit may rest on what it says. ``started`` are the GPUs
-    for which its launchers start a process.
+    stated them), ``origins`` the same fields to the place: ``comment``, ``extra``, ``environment``,
+    ``script``, ``rule NAME``, ``annotation``. ``problems`` are for the user. ``unknown_model`` is
+    the name of a model that the catalog does not have, on one line. ``values`` may hold both batch
+    sizes: that of a GPU's micro-step and that of a whole step. ``trainer`` is one whose default
+    precision holds, where none is stated. ``alone`` says that one process trains, which nothing
+    starts for each GPU: of several one works. ``unclear`` are flags of a training and programs
+    beside it that may change how long a script takes, as nobody here knows: no kill limit may rest
+    on what it says. ``started`` are the GPUs for which its launchers start a process.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict, hash=False)

@@ -37,8 +37,7 @@ class TrainerSettings:
 def job_of(trainer: TrainerSettings, given: Mapping[str, Any]) -> TrainingJob:
     """The job of this run: what the user gave, else what the trainer says.
 
-    The length is the trainer's where it has one. Raises JobError for a missing or impossible
-    field.
+    The length is the trainer's where it has one. Raises JobError for a missing or impossible field.
     """
     from ..identify.keys import resolve_model
 

@@ -15,7 +15,7 @@ from ..graphs.operator import FORWARD, READ_BACK, WIDE, Direction, Graph, Kind, 
 from ..job.frameworks import PYTORCH
 from ..job.precision import Dtype, Precision
 from ..job.training_job import TrainingJob
-from .autocast import TypedOperator, autocast, runnable
+from .autocast import TypedOperator, autocast, fused, runnable
 
 FULL = 4  # bytes of an FP32 element
 SPELT_NORM = "spelt_rms_norm"  # the rest of an RMS norm that eager code spells out
@@ -172,6 +172,7 @@ def workload(job: TrainingJob, entry: ModelEntry) -> Workload:
         adapter_rank=job.software.rank,
         base_bits=job.software.base_bits or 0,
         joint_adapters=job.framework in LOW_WEIGHTS,
+        wide_adapters=job.precision.mixed and not fuses(job),
         adapts_all=job.software.adapts_all,
         frozen=job.software.frozen == "backbone",
     )
@@ -217,7 +218,7 @@ def lowered(job: TrainingJob, typed: tuple[TypedOperator, ...]) -> tuple[TypedOp
         typed = (*typed, *transposes(typed, job.hardware, pointwise=job.software.older_cudnn))
     elif job.precision.activation_dtype.bytes == 2:
         typed = tuple(off_tensor_cores(typed))
-    return tuple(fused(typed)) if fuses(job) else typed
+    return tuple(fused(typed, job.precision.activation_dtype.bytes)) if fuses(job) else typed
 
 
 # Elements that TensorFlow without XLA moves for each element of these, forward and backward: it
@@ -275,36 +276,9 @@ def takes_channels_last(job: TrainingJob) -> bool:
     return axes > 0 or job.framework.startswith(ANY_AXES)
 
 
-# What a pointwise operator can be fused into.
-HOSTS = {Kind.ELEMENTWISE, Kind.SOFTMAX, *(kind for kind in Kind if kind.value.endswith("_norm"))}
-
-
 def fuses(job: TrainingJob) -> bool:
     """Whether the framework of a job, or a compiler it asks for, fuses pointwise operators."""
     return job.software.compiled or job.software.fused_kernels
-
-
-def fused(typed: Sequence[TypedOperator]) -> Iterator[TypedOperator]:
-    """The same operators, in the same order, with the traffic that fusion leaves.
-
-    A pointwise operator is fused where the forward operator before it is bound by memory; its
-    gradient is fused with it.
-    """
-    behind = inside = False
-    for item in typed:
-        operator = item.operator
-        if operator.kind is Kind.CAST and operator.function:
-            yield item._replace(bytes=0.0)  # of autocast: a part of the function it is made for
-            continue
-        if operator.direction is FORWARD:
-            inside = behind and operator.kind is Kind.ELEMENTWISE
-            behind = operator.kind in HOSTS
-        if not inside or operator.kind is not Kind.ELEMENTWISE:
-            yield item
-            continue
-        elements = float(operator.dims[0] * operator.dims[1])
-        left = max(0.0, operator.reads - elements) + max(0.0, operator.writes - elements)
-        yield item._replace(bytes=left * item.dtype.bytes)
 
 
 # Grouped convolutions with channels last run on tensor cores for these channels of a group, and for

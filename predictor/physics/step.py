@@ -18,7 +18,7 @@ from ..job.frameworks import PYTORCH
 from ..job.training_job import TrainingJob
 from .autocast import TypedOperator
 from .collectives import CollectiveTimes
-from .job_graph import LOW_WEIGHTS, job_graph, job_operators, layer_count, storage_of
+from .job_graph import LOW_WEIGHTS, fuses, job_graph, job_operators, layer_count, storage_of
 from .memory.model import offloaded_bytes
 from .operator_time import OperatorTimes
 from .operator_time.work import DIRECTION_CODE, KIND_CODE, Floats, Work
@@ -134,7 +134,9 @@ class StepModel:
             host_s[0] += proposals_s(job)
         early = job.software.recompute_ends_early
         twice = again(graph, recompute_of(job), ends_early=early)
-        return stage_work(graph, typed, work, each_s, host_s, twice)
+        hooked = early and not (job.software.captured or fuses(job))
+        hooks = hooked * shipped_yaml("host.yaml")["hooks_share"]
+        return stage_work(graph, typed, work, each_s, host_s, twice, hooks)
 
     def device_s(self, job: TrainingJob, work: Work) -> Floats:
         """Device seconds of one instance of each operator, (n,), by the kernels the job has."""

@@ -62,6 +62,20 @@ def test_compiling_and_capturing_take_host_time_away(steps: StepModel) -> None:
     assert captured < compiled < eager
 
 
+def test_hooks_of_a_checkpoint_that_is_not_reentrant_cost_the_host_more(steps: StepModel) -> None:
+    job = TrainingJob(model="sdxl", precision="bf16-mixed", gpu="h100", batch_size=1)
+    kept, reentrant, hooked = (
+        steps.price(job.but(framework_date=date, options=options)).host_s
+        for date, options in ((2025.9, ""), (2025.9, "act_ckpt=on"), (2026.5, "act_ckpt=on"))
+    )
+    assert hooked - kept == pytest.approx(1.7 * (reentrant - kept), rel=0.1)
+    compiled = (
+        steps.price(job.but(framework_date=date, options="act_ckpt=on;compile=on")).host_s
+        for date in (2025.9, 2026.5)
+    )
+    assert max(compiled) < reentrant
+
+
 def test_a_host_is_as_fast_as_those_its_gpu_comes_with() -> None:
     old, new, arm = (host_rates(SMALL.but(gpu=gpu)) for gpu in ("a100", "h100", "gb200"))
     assert new.forward_s < old.forward_s == arm.forward_s

@@ -8,8 +8,8 @@ from predictor.graphs.catalog import entry_of
 from predictor.graphs.operator import READ_BACK, Direction, Kind, Operator
 from predictor.job.precision import Dtype
 from predictor.job.training_job import TrainingJob
-from predictor.physics.autocast import TypedOperator
-from predictor.physics.job_graph import fused, job_graph, job_operators, workload
+from predictor.physics.autocast import TypedOperator, fused
+from predictor.physics.job_graph import job_graph, job_operators, workload
 from predictor.physics.step import StepModel
 
 RESNET = TrainingJob(model="resnet50", precision="amp", gpu="a100", batch_size=64)
@@ -198,8 +198,21 @@ class TestFusion:
         product = Operator(Kind.GEMM, Direction.FORWARD, (8, 8, 8), 1024.0, 128, 64)
         pointwise = Operator(Kind.ELEMENTWISE, Direction.FORWARD, (1, 64), 0.0, 64, 64)
         typed = [TypedOperator(o, Dtype.FP16, 256.0, False) for o in (product, pointwise)]
-        assert list(fused(typed)) == typed
-        assert next(iter(list(fused([*typed, typed[1]]))[2:])).bytes == 0
+        assert list(fused(typed, 2)) == typed
+        assert next(iter(list(fused([*typed, typed[1]], 2))[2:])).bytes == 0
+
+    def test_a_loss_reads_its_logits_twice_and_holds_no_copy(self) -> None:
+        gpt = TrainingJob(
+            model="gpt2-124m", precision="bf16-mixed", gpu="h100", batch_size=4, seq_len=1024
+        )
+        logits = 4 * 1024 * 50257
+        eager, compiled = operators(gpt), operators(gpt.but(options="compile=on"))
+        losses = [
+            [t.bytes for t in ops if t.operator.kind is Kind.LOSS] for ops in (eager, compiled)
+        ]
+        assert losses == [[12 * logits] * 2, [4 * logits] * 2]
+        copies = [t.bytes for t in compiled if t.operator.dims == (1, logits)]
+        assert copies == [0.0, 0.0]
 
 
 class TestWhatEagerCodeSpellsOut:
@@ -244,6 +257,7 @@ class TestWhatEagerCodeSpellsOut:
 
 class TestAdapters:
     LORA = TestWhatEagerCodeSpellsOut.LLAMA.but(options="lora=on")
+    MIXED = LORA.but(precision="bf16-mixed")
 
     def test_megatron_adapts_what_enters_attention_alone(self) -> None:
         ranks = [
@@ -257,11 +271,19 @@ class TestAdapters:
 
     def test_peft_widens_drops_and_narrows_the_input_of_each_projection(self) -> None:
         rows, hidden, layers = 2048, 4096, 32
-        found = [t for t in operators(self.LORA) if t.operator.function == "dropout"]
+        found = [t for t in operators(self.MIXED) if t.operator.function == "dropout"]
         forward = [t for t in found if t.operator.direction is Direction.FORWARD]
         assert [t.operator.count for t in forward] == [3 * layers, layers]  # q, k, v; o
         # Counted on peft's LoRA layer under autocast: to FP32 6, dropout 9, to 16 bits 6.
         assert [t.bytes for t in forward] == [21 * rows * hidden] * 2
+
+    @pytest.mark.parametrize("job", [LORA, MIXED.but(options="lora=on;compile=on")])
+    def test_adapters_in_16_bits_and_compiled_ones_drop_out_in_one_kernel(
+        self, job: TrainingJob
+    ) -> None:
+        dropped = [t for t in operators(job) if t.operator.function == "dropout"]
+        assert {t.operator.kernels for t in dropped} == {1}
+        assert max(t.bytes for t in dropped) == 4.5 * 2048 * 4096  # read, written, a mask
 
     def test_weights_of_fewer_bits_are_written_out_for_every_use(self) -> None:
         plain, quantised = (

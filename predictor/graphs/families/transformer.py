@@ -336,10 +336,10 @@ def language_head(
     """Vocabulary GEMM, FP32 copy of the logits, cross entropy; tied weights are not counted."""
     with b.inside(VOCABULARY):
         b.linear(rows, hidden, vocab, bias=False, shared=tied)
-    if bias:
-        b.parameters(vocab)
-        b.elementwise(rows * vocab, backward_writes=0)
-    b.move(rows * vocab)
+        if bias:
+            b.parameters(vocab)
+            b.elementwise(rows * vocab, backward_writes=0)
+        b.move(rows * vocab)
     b.cross_entropy(rows, vocab)
 
 

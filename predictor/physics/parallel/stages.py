@@ -321,10 +321,11 @@ def stage_work(
     each_s: Floats,
     host_s: Floats,
     again: frozenset[int],
+    hooks: float,
 ) -> StageWork:
     """From arrays of typed operators, and device and host seconds (n,) of one instance of each.
 
-    ``again`` are positions in the graph that run twice.
+    ``again`` are positions in the graph that run twice, for ``hooks`` of its host time more.
     """
     first, end = parts_of(graph).body
     once = np.array([t.operator.count for t in typed], dtype=float)
@@ -347,7 +348,7 @@ def stage_work(
         once=once,
         times=times,
         seconds=each_s * times,
-        host_s=host_s * times,
+        host_s=host_s * (times + hooks * (times - once)),
         flops=work.flops * times,
         bytes=work.bytes * times,
     )

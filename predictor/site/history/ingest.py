@@ -56,10 +56,9 @@ class Tally:
     """What became of the records of a source.
 
     ``added`` are the runs by what the store had of them before, ``states`` by how they ended,
-    ``noted`` counts by reason what could not be read of them.
-    ``unread_reasons`` counts the ``unread`` by reason, those after the first REASONS_COUNTED
-    together; ``reasons`` are the first few in full.
-    ``at_s`` is how far the source was read, ``cursor_s`` where the cursor stands.
+    ``noted`` counts by reason what could not be read of them. ``unread_reasons`` counts the
+    ``unread`` by reason, those after the first REASONS_COUNTED together; ``reasons`` are the first
+    few in full. ``at_s`` is how far the source was read, ``cursor_s`` where the cursor stands.
     """
 
     added: Merged = field(default_factory=Merged)

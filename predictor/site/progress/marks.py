@@ -35,10 +35,9 @@ class Mark:
     ``epoch`` and ``inner`` (steps or samples, ``unit``) are the counters of the line, which stand
     from ``start`` to ``end`` of it, ``bar`` the groups of a bar; ``series`` groups the lines that
     one statement of the program prints; ``kind`` is what the words before the counter say, and
-    ``part`` whether they name a fold or task of several.
-    ``elapsed_s`` since the counter began, ``eta_s`` until its end, ``took_s`` without saying since
-    when, ``unit_s`` for one unit of the counter. ``clock_s`` is the stamp of the line in seconds,
-    of no particular zone.
+    ``part`` whether they name a fold or task of several. ``elapsed_s`` since the counter began,
+    ``eta_s`` until its end, ``took_s`` without saying since when, ``unit_s`` for one unit of the
+    counter. ``clock_s`` is the stamp of the line in seconds, of no particular zone.
     """
 
     start: int

@@ -36,9 +36,8 @@ from predictor.graphs.operator import (  # noqa: E402
 from predictor.job.precision import Dtype, Precision  # noqa: E402
 from predictor.job.training_job import TrainingJob  # noqa: E402
 from predictor.measure.trace.tracer import trace  # noqa: E402
-from predictor.physics.autocast import TypedOperator, autocast  # noqa: E402
+from predictor.physics.autocast import TypedOperator, autocast, fused  # noqa: E402
 from predictor.physics.job_graph import (  # noqa: E402
-    fused,
     job_graph,
     job_operators,
 )
@@ -171,7 +170,7 @@ def test_a_stored_network_keeps_its_functions(home: Path) -> None:
 
 
 def test_a_compiler_takes_the_casts_of_autocast_into_the_function() -> None:
-    found = list(fused(typed(Behind(NETWORKS["gelu"]), "cuda")))
+    found = list(fused(typed(Behind(NETWORKS["gelu"]), "cuda"), 2))
     assert {t.bytes for t in found if t.operator.kind is Kind.CAST} == {0.0}
 
 
