@@ -47,8 +47,7 @@ class Outcome(StrEnum):
 class Decision:
     """What an object is given, and the ``lines`` for its user.
 
-    ``placed`` is the GPU type that comes first, ``order`` all of them for people, ``unplaced`` why
-    none does.
+    ``placed`` is the GPU type that comes first, ``order`` tells all, ``unplaced`` why none does.
     """
 
     patch: Sequence[dict[str, object]] = ()

@@ -45,8 +45,7 @@ def backtest(
     """Replay past jobs under other time limits and compare kills, waste and waits.
 
     Jobs come from the history, or from --swf. Every policy gives each job a limit or a place in
-    the queue; a simulator of the scheduler starts them. docs/how-to/backtest.md says what each
-    figure means.
+    the queue; a simulator of the scheduler starts them. Its figures: docs/how-to/backtest.md.
     """
     from ..site.backtest.policies import POLICIES, policies_of
     from ..site.backtest.run import backtest as run

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 # What clusters have, from the slowest on: a job that states no GPU type may get any of them.
 LIKELY_GPUS = ("v100-sxm2-32gb", "a100-sxm4-80gb", "h100-sxm5-80gb")
 NO_SHEET = "{} stays what it is called here: physics has no data sheet of such a GPU (`gpus`)"
+NO_START_UP = "start-up, validation and checkpoints take no time: no job told yet what they take"
 ONE_GPU = "1 GPU is taken: neither --gpus nor #SBATCH nor a launcher says how many"
 LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975, 0.99)
 # Runs of the same script from which on their spread is the job's own.
@@ -70,7 +71,8 @@ def estimate(words: tuple[str, ...], comment: str | None, form: str, **asked: An
     found = estimate_job(job, memory, physics)
     prediction = None if physics is None else physics.prediction(job)
     if prediction is not None and found.physics:
-        assumed += tuple(map(str, prediction.assumptions))
+        unlearned = () if memory.errors.physics else (NO_START_UP,)
+        assumed += (*map(str, prediction.assumptions), *unlearned)
     told = (*found.assumptions, *assumed)
     carried_s = carried_limit_s(job, memory, 0.95)
     if form != "json":

@@ -88,12 +88,12 @@ def text(found: Prediction, terms: Terms | None = None) -> Iterator[str]:
     from ..estimate.prediction import narrowing, rate, why_wide
 
     job = found.job
-    nodes = f"{job.nodes} node" + ("s" if job.nodes > 1 else "")
+    nodes = f"{count(job.nodes)} node" + ("s" if job.nodes > 1 else "")
     if found.phases:
         yield f"{job.model}, {len(found.phases)} phases, {job.gpus} x {job.gpu} ({nodes})"
         yield from phases(found)
     else:
-        yield f"{job.model}, {job.precision.value}, {job.gpus} x {job.gpu} ({nodes})"
+        yield f"{job.model}, {job.precision.value}, {count(job.gpus)} x {job.gpu} ({nodes})"
         batch = options.micro_batch(found.runs)
         yield f"batch {batch} per GPU, {count(job.step_samples)} samples per step"
     yield ""

@@ -27,7 +27,7 @@ from . import files
 from .files import UNIT, policy_at
 from .site import LINE, PLUGIN, CommandLine, Options, SlurmSite, find_site, plugins, program
 
-HINT = "`precision-time slurm install --dry-run` shows what is missing"
+HINT = "`precision-time slurm install --dry-run` shows what to do"
 MARK = "precision-time:"
 SAMPLES = 5
 
@@ -81,7 +81,7 @@ def _files(options: Options, site: SlurmSite, policy: SlurmPolicy) -> str:
     if (found := files.read(script)) is not None and not files.mentions_us(found):
         problems.append(f"{script} does not call precision_time")
     elif found and files.is_ours(found) and files.socket_of(found) != policy.daemon.socket:
-        problems.append(f"{script} asks {files.socket_of(found)}, which is not daemon.socket")
+        problems.append(f"{script} asks {files.socket_of(found)}, not daemon.socket")
     if problems:
         raise InstallError(f"{', '.join(problems)}; {HINT}")
     return f"{len(places)} files"

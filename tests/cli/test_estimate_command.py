@@ -190,6 +190,7 @@ def test_of_several_gpus_one_process_is_timed_on_one_and_it_is_told(home: Path) 
     alone = command(*words, "2", "--", "python", *train).stdout
     assert "on 1 a100-sxm4-80gb" in alone
     assert "assumed   one process, which nothing starts for each GPU" in alone
+    assert "assumed   start-up, validation and checkpoints take no time" in alone
     assert "one process" not in command(*words, "1", "--", "python", *train).stdout
     launched = command(*words, "2", "--", "torchrun", "--nproc_per_node=2", *train).stdout
     assert "on 2 a100-sxm4-80gb" in launched

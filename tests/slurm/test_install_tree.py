@@ -182,7 +182,7 @@ def test_a_socket_that_the_policy_names_since_is_asked_after_the_next_install(
     """Else every job would pass unserved, and all seem to be as installed."""
     tree.install()
     tree.policy.write_text("daemon: {socket: /srv/pt.sock}\n")
-    assert "asks /run/precision-time/slurm.sock, which is not daemon.socket" in tree.check().output
+    assert "asks /run/precision-time/slurm.sock, not daemon.socket" in tree.check().output
     tree.install()
     assert '{ socket = "/srv/pt.sock" }' in tree.script.read_text()
     assert tree.check().exit_code == 0
@@ -191,4 +191,4 @@ def test_a_socket_that_the_policy_names_since_is_asked_after_the_next_install(
     tree.script.write_text(own)
     tree.install()
     assert tree.script.read_text() == own, "settings of the admin stay"
-    assert "/srv/old.sock, which is not daemon.socket" in tree.check().output
+    assert "/srv/old.sock, not daemon.socket" in tree.check().output
