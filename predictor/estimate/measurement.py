@@ -246,6 +246,8 @@ def _image_size(text: str, entry: ModelEntry) -> tuple[int, ...] | None:
     if axes is None or entry.image_size is None:
         return None  # ranges such as 800-1333 mean the default of the catalog
     size = tuple(int(n) for n in axes.groups() if n)
+    if len(size) > len(entry.image_size):
+        raise MeasurementError(f"image_size {text} has more axes than {entry.name} takes")
     return size * len(entry.image_size) if len(size) == 1 else size
 
 
