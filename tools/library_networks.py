@@ -287,6 +287,9 @@ _NUCLEOTIDE = {
     "nucleotide-transformer-2.5b": (32, 2560),
 }
 _PARAKEET = {"parakeet-ctc-0.6b": 24, "parakeet-ctc-1.1b": 42}  # layers
+# Wan 2.1 from a text: layers, heads, width of the MLP.
+_WAN = {"Wan2.1-T2V-1.3B": (30, 12, 8960), "Wan2.1-T2V-14B": (40, 40, 13824)}
+_COGVIDEO = {"CogVideoX-2b": (30, 30), "CogVideoX-5b": (42, 48)}  # layers, heads
 # ModernBERT: width, width of the GeGLU, layers, heads.
 _MODERNBERT = {
     "ModernBERT-base": (768, 1152, 22, 12),
@@ -1005,6 +1008,49 @@ def _sdxl(library: Any, _: str) -> Network:
     return Network(make, inputs, 1024)
 
 
+def _wan(library: Any, model: str) -> Network:
+    layers, heads, wide = _WAN[model]
+
+    def make(_: int) -> torch.nn.Module:
+        return _Sample(
+            library.WanTransformer3DModel(
+                num_layers=layers, num_attention_heads=heads, ffn_dim=wide
+            )
+        )
+
+    return Network(make, lambda batch, side: _video(batch, 81, side, PROMPT), 480)
+
+
+def _cogvideo(library: Any, model: str) -> Network:
+    layers, heads = _COGVIDEO[model]
+
+    def make(side: int) -> torch.nn.Module:
+        return _Sample(
+            library.CogVideoXTransformer3DModel(
+                num_layers=layers,
+                num_attention_heads=heads,
+                sample_height=side // 8,
+                sample_width=side // 8,
+                use_rotary_positional_embeddings=heads == 48,
+            )
+        )
+
+    def inputs(batch: int, side: int) -> Mapping[str, torch.Tensor]:
+        found = dict(_video(batch, 49, side, 226))
+        return found | {"hidden_states": found["hidden_states"].transpose(1, 2)}
+
+    return Network(make, inputs, 480, sized=True)
+
+
+def _video(batch: int, pictures: int, side: int, words: int) -> Mapping[str, torch.Tensor]:
+    """Latents of a video, one for the first picture and one for four of the others, and a text."""
+    return {
+        "hidden_states": torch.empty(batch, 16, 1 + (pictures - 1) // 4, side // 8, side // 8),
+        "encoder_hidden_states": torch.empty(batch, words, 4096),
+        "timestep": torch.empty(batch),
+    }
+
+
 def _flux(library: Any, _: str) -> Network:
     def inputs(batch: int, side: int) -> Mapping[str, torch.Tensor]:
         patches = (side // 16) ** 2
@@ -1064,6 +1110,8 @@ _OF_DIFFUSERS: Mapping[str, Callable[[Any, str], Network]] = {
     "Sana_1600M_1024px": _sana,
     "stable-diffusion-xl-base-1.0": _sdxl,
     **dict.fromkeys(_SD3, _sd3),
+    **dict.fromkeys(_WAN, _wan),
+    **dict.fromkeys(_COGVIDEO, _cogvideo),
 }
 _OF_TRANSFORMERS: Mapping[str, Callable[[Any, str], Network]] = {
     "ast-finetuned-audioset": _spectrogram,

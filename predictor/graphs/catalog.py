@@ -342,10 +342,7 @@ def _adapter(b: GraphBuilder, dims: Dims, rank: int, modules: int, *, wide: bool
             b.dropout(rows * width)
         b.linear(rows, width, rank, bias=False)
     b.linear(rows, rank, out, bias=False)
-    if wide:
-        b.chain(rows * out, (3, 2, 2), (1, 1, 1), "add")
-    else:
-        b.add(rows * out)
+    b.chain(rows * out, (3, 2, 2) if wide else (2, 1, 1), (1, 1, 1), "add")
 
 
 def _widened(product: Operator, bits: int) -> Operator:

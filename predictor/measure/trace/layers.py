@@ -55,8 +55,8 @@ class WholeLayers(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run one function, or note the layer it is."""
         name = getattr(func, "__name__", "")
-        handler = _HANDLERS.get(name)
-        if handler is None or not (args and isinstance(args[0], torch.Tensor)):
+        handler, given = _HANDLERS.get(name), (*args, *(kwargs or {}).values())
+        if handler is None or not (given and isinstance(given[0], torch.Tensor)):
             with ExitStack() as inside:
                 inside.enter_context(self._recording.origins.apart(name))
                 for called in _CALLS.get(name, ()):

@@ -196,3 +196,27 @@ def _is_pointwise(ran: Ran) -> bool:
 def _once(names: list[str]) -> list[str]:
     """Casts of several inputs as one."""
     return [name for i, name in enumerate(names) if name != "_to_copy" or i == 0]
+
+
+class Attention(torch.nn.Module):
+    """Attention of a sequence to itself, its inputs given by name or by their place."""
+
+    def __init__(self, *, named: bool) -> None:
+        super().__init__()
+        self.named = named
+        self.linear = torch.nn.Linear(SIDE, SIDE)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The values, mixed."""
+        y = self.linear(x)
+        if self.named:
+            return F.scaled_dot_product_attention(query=y, key=y, value=y)
+        return F.scaled_dot_product_attention(y, y, y)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_attention_is_one_operator_however_its_inputs_are_given(home: Path, named: bool) -> None:
+    stored = trace(Attention(named=named), torch.empty(2, 4, 8, SIDE), name="own", loss="sum")
+    kinds = {o.kind for o in graph_of(stored.name, (), Workload(2)).operators}
+    assert Kind.ATTENTION in kinds
+    assert not kinds & {Kind.SOFTMAX, Kind.BATCHED_GEMM}
