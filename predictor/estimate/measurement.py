@@ -245,14 +245,7 @@ def _image_size(text: str, entry: ModelEntry) -> tuple[int, ...] | None:
     axes = re.fullmatch(r"\s*(\d+)(?:\.0)?(?:x(\d+))?(?:x(\d+))?\s*", text)
     if axes is None or entry.image_size is None:
         return None  # ranges such as 800-1333 mean the default of the catalog
-<<<<<<< HEAD
     return entry.sized([int(n) for n in axes.groups() if n])
-=======
-    size = tuple(int(n) for n in axes.groups() if n)
-    if len(size) > len(entry.image_size):
-        raise MeasurementError(f"image_size {text} has more axes than {entry.name} takes")
-    return size * len(entry.image_size) if len(size) == 1 else size
->>>>>>> newcomers10
 
 
 def _variant(
