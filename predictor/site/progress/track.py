@@ -190,7 +190,7 @@ class Track:
         found = clock or self._by_times()
         if said and self.last.bar and not clock and 0 < epoch * said.typical_s < STEPS_OF_CLOCK:
             full = [s for p in self.points if p.at % epoch == 0 and (s := p.mark.unit_s)]
-            return printed(full) or said  # whole seconds tell less than full bars
+            return (len(full) > _FEW and printed(full)) or said  # whole seconds tell less
         if said and len(self.points) == 1 and self.last.bar and self.last.elapsed_s:
             mean_s = self.last.elapsed_s / max(1.0, self.last.stands[1])
             said = said if abs(said.typical_s - mean_s) < mean_s / 2 else None
