@@ -577,9 +577,149 @@ def seconds_and_losses_below_the_epoch(epoch_s: int = 7) -> Stream:
     return Stream(text=text, unit="epoch", rate_s=epoch_s, at=74, remaining_s=left)
 
 
+def epochs_under_a_second(step_s: float = 0.02) -> Stream:
+    """Bars of 30 steps that begin slowly, in whole seconds; the epochs before were slower."""
+    parts = []
+    for e in range(60):
+        of_epoch_s = step_s * (4 if e < 30 else 1)
+        for n in range(1, 31):
+            mean_s = of_epoch_s + (0.2 - of_epoch_s / 5) * (1 / n - 1 / 30)
+            parts.append(f"\rEpoch {e}: {bar(n, 30, n * mean_s, mean_s, ', train_loss=0.4')}")
+    return Stream(text="".join(parts), unit="step", rate_s=step_s, at=1800)
+
+
+def a_bar_that_just_began(step_s: float = 0.12) -> Stream:
+    """Its first rates are means that hold its start."""
+    rates = (step_s + 0.3 / 2**n for n in range(9))
+    parts = (f"\rTrain: {bar(n, 20000, n * s, s, ', loss=9.1')}" for n, s in enumerate(rates, 1))
+    left = 19991 * step_s
+    return Stream(text="".join(parts), unit="step", rate_s=step_s, at=9, remaining_s=left)
+
+
+def total_times_of_epochs(step_s: float = 4.0) -> Stream:
+    """What each of a few epochs took in total is longer than the one before by chance."""
+    text = "max_epoch: 10\n"
+    for e in range(4):
+        text += "".join(
+            f"Train: epoch: [{e}]  [{n:4d}/2000]  eta: {long_hms((2000 - n) * step_s)}  "
+            f"lr: 0.00002  loss: 0.7{n}  time: {step_s}  data: 0.0001  max mem: 2100\n"
+            for n in range(0, 2000 if e < 3 else 1500, 50)
+        )
+        took_s = (2000 + 40 * e) * step_s
+        text += f"Train: epoch: [{e}] Total time: {long_hms(took_s)} ({step_s:.4f} s / it)\n" * (
+            e < 3
+        )
+    left = (20000 - 7450) * step_s
+    return Stream(text=text, unit="step", rate_s=step_s, at=7450, remaining_s=left)
+
+
+def options_beside_the_length(step_s: float = 2.0) -> Stream:
+    """The total of the options is not the one worked out; the time left is of the latter."""
+    text = "  total_iter: 9000\n  warmup_iter: -1\n\tTotal epochs: 50; iters: 2800.\n"
+    text += "".join(
+        f"2024-03-04 0{long_hms(3600 + n * step_s)},120 INFO: [run..][epoch: {n // 56:2d}, "
+        f"iter: {n:7,d}, lr:(1e-04,)] [eta: {long_hms((2800 - n) * step_s)}, "
+        f"time (data): {step_s} (0.1)] l_pix: 2.1e-02\n"
+        for n in range(100, 1500, 100)
+    )
+    return Stream(text=text, unit="step", rate_s=step_s, at=1400, remaining_s=1400 * step_s)
+
+
+def rollouts_beside_their_steps(step_s: float = 0.0004) -> Stream:
+    """How many rollouts there are is no length of the steps in all environments."""
+    text = "args.num_iterations=900000 args.num_envs=64\n" + "".join(
+        f"Epoch: {n}, global_step={n * 6400}\nSPS: {1 / step_s:.0f}, pg_loss=0.01, v_loss=0.2\n"
+        for n in range(1, 40)
+    )
+    return Stream(text=text, unit="step", rate_s=step_s, at=39 * 6400)
+
+
+def results_of_rllib(step_s: float = 1.25) -> Stream:
+    """A block a result: its time stands some lines before its counter."""
+    block = (
+        "Result for DQN_game_1:\n  episode_reward_mean: 0.1\n  time_total_s: {s}\n  timers:\n"
+        "    learn_time_ms: 20.5\n    update_time_ms: 19.3\n  timestamp: 16505\n"
+        "  timesteps_total: {n}00\n  training_iteration: {n}\n  trial_id: '1_0'\n\n"
+    )
+    text = "".join(block.format(n=n, s=7 + n * step_s) for n in range(1, 60))
+    return Stream(text=text, unit="step", rate_s=step_s, at=59)
+
+
+def passes_of_paddle(step_s: float = 0.03) -> Stream:
+    """The dots of a line, then batches of a pass and their cost."""
+    text = "".join(
+        f"{'.' * 40}\nI0304 1{long_hms(n * step_s)}.250000  35 TrainerInternal.cpp:165]  Batch={n} "
+        f"samples={n * 128} AvgCost=9.2 CurrentCost=9.1{n}\n"
+        for n in range(1000, 9000, 1000)
+    )
+    return Stream(text=text, unit="step", rate_s=step_s, at=8000)
+
+
+def epoch_is_and_batch_is(step_s: float = 0.9) -> Stream:
+    """A verb between the word and its counter."""
+    text = "".join(
+        f"2024-03-04 10:{int(n * step_s) // 60:02d}:{n * step_s % 60:06.3f} [INFO ]  Epoch is [1/6]"
+        f", mini-batch is [{n}/500], batch_loss is 1{n}.2\n"
+        for n in range(1, 60)
+    )
+    left = (3000 - 59) * step_s
+    return Stream(text=text, unit="step", rate_s=step_s, at=59, remaining_s=left)
+
+
+def numbers_of_batches(step_s: float = 2.5) -> Stream:
+    text = "".join(
+        f"2024-03-04 10:{int(n * step_s) // 60:02d}:{int(n * step_s) % 60:02d},100 - INFO - "
+        f"Training batch num: {n}\n"
+        for n in range(0, 200, 10)
+    )
+    return Stream(text=text, unit="step", rate_s=step_s, at=190)
+
+
+def epochs_of_a_fold(epoch_s: float = 2.1) -> Stream:
+    """Short for epoch, after the fold it is of."""
+    text = "".join(
+        f"  [Fold 2 Ep {n:03d}] tr_loss=0.2{n} tr_auc=0.51 | val_auc=0.42 thr=0.6 | {epoch_s}s\n"
+        for n in range(1, 40)
+    )
+    return Stream(text=text, unit="epoch", rate_s=epoch_s, at=39)
+
+
+def steps_of_colbert(step_s: float = 2.0) -> Stream:
+    """A stamp, a step and its mean loss, and a length that is the most there may be."""
+    text = '    "maxsteps": 500000,\n' + "".join(
+        f"#>>>    5.{n} 5.66\n"
+        f"[Mar 04, 10:{n * 2 // 60:02d}:{n * 2 % 60:02d}] {n} 5.92321205970{n}\n"
+        for n in range(300)
+    )
+    return Stream(text=text, unit="step", rate_s=step_s, at=299)
+
+
+def begun_again_lower(step_s: float = 1.5) -> Stream:
+    """The tail begins late in a run; the next one has not come as far yet."""
+
+    def line(n: int, s: float) -> str:
+        return f"2024-03-04 0{long_hms(s)} INFO: [epoch: {n // 50}, iter: {n}] loss: 0.4\n"
+
+    text = "".join(line(n, n * step_s) for n in range(3000, 3600, 100))
+    text += "".join(line(n, 9000 + n * step_s) for n in range(100, 900, 100))
+    return Stream(text=text, unit="step", rate_s=step_s, at=800)
+
+
 MIXED: dict[str, Callable[[], Stream]] = {
     made.__name__: made
     for made in (
+        epochs_under_a_second,
+        a_bar_that_just_began,
+        total_times_of_epochs,
+        options_beside_the_length,
+        rollouts_beside_their_steps,
+        results_of_rllib,
+        passes_of_paddle,
+        epoch_is_and_batch_is,
+        numbers_of_batches,
+        epochs_of_a_fold,
+        steps_of_colbert,
+        begun_again_lower,
         unnamed_bars,
         losses_of_a_gan,
         an_epoch_in_brackets,

@@ -245,7 +245,7 @@ class _Output:
                 self.marked = number
                 continue
             if (gone_s := known.labelled_s(text, known.ELAPSED)) is not None:
-                elapsed = number, gone_s
+                elapsed = number + 12 * ("time_total_s" in text), gone_s  # RLlib's block
             if known.ENDED.search(text):
                 self.ended = number
             elif known.SAVES.search(text):
@@ -466,7 +466,7 @@ def _reading(
     rate = track.rate() or printed(loose[unit]) or printed([each_s] if each_s else [])
     if rate is not None and track.per_epoch is not None and track.by_clock() is None:
         pause_s = sum(paused_s(marks, track) for marks in others)
-        if 0 < each_s < rate.typical_s / 2:  # that of a batch, where samples are counted
+        if 0 < each_s < rate.typical_s / 2 and not track.last.bar:  # a batch's, of samples
             rate = printed([each_s]) or rate
         rate = replace(rate, overall_s=max(rate.overall_s + pause_s, each_s))
     at, total = track.at, track.total if (track.total or 0.0) >= track.at else None

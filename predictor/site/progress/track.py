@@ -184,8 +184,13 @@ class Track:
         """Seconds a unit, by stamps, by what the program counts since a begin, or as it says."""
         every = median([b.at - a.at for a, b in pairwise(self.points)] or [1.0])
         units = [s for p in self.points if (s := p.mark.unit_s) is not None]
+        units = units[-_FEW if self.last.bar and len(units) < _MANY else 0 :]  # it began slowly
         said = printed(units, every) or printed(list(self._by_etas())[-1 - _FEW :], every)
-        found = self.by_clock() or self._by_times()
+        clock, epoch = self.by_clock(), self.per_epoch or 0.0
+        found = clock or self._by_times()
+        if said and self.last.bar and not clock and 0 < epoch * said.typical_s < STEPS_OF_CLOCK:
+            full = [s for p in self.points if p.at % epoch == 0 and (s := p.mark.unit_s)]
+            return (len(full) > _FEW and printed(full)) or said  # whole seconds tell less
         if said and len(self.points) == 1 and self.last.bar and self.last.elapsed_s:
             mean_s = self.last.elapsed_s / max(1.0, self.last.stands[1])
             said = said if abs(said.typical_s - mean_s) < mean_s / 2 else None
@@ -202,15 +207,10 @@ class Track:
         late = newest.by_clock() if not runs else newest._by_times() if len(runs) == 1 else None
         if late and abs(said.typical_s / late.typical_s - 1) < abs(ratio - 1) / 2:
             return replace(late, overall_s=late.typical_s + found.overall_s - found.typical_s)
-        alike = 0.8 < ratio < 1.25
-        if last.bar and alike and CHUNKS < (self.per_epoch or 0) < STEPS_OF_CLOCK / found.typical_s:
-            overall_s = found.overall_s * ratio  # epochs are of a few whole seconds
-            found = replace(found, typical_s=said.typical_s, overall_s=overall_s)
-        gone = self.at - begin.at if last.bar else 0.0
-        counted = len(self.points) if self.by_clock() else gone
+        counted = len(self.points) if clock else self.at - begin.at if last.bar else 0.0
         if found.certain < said.certain and counted < _MANY:
             return said if 1 / _CONTRARY < ratio < _CONTRARY else None
-        return replace(found, certain=found.certain + 0.08 * alike)
+        return replace(found, certain=found.certain + 0.08 * (0.8 < ratio < 1.25))
 
     def _by_etas(self) -> Iterator[float]:
         """By bars that say only the time that is left of them, where that is not too coarse."""
@@ -314,7 +314,7 @@ def current_run(points: Sequence[Point]) -> tuple[Point, ...]:
         fall = (2.0 if point.at <= points[0].at else _FALL + 1e-9) * usual  # to the begin, or back
         if number in leaps or (run and point.at <= run[-1].at - fall):
             run = []
-        if len(run) > 1 and point.at <= points[0].at:  # so much later it is of no other rank
+        if len(run) > 1 and point.at <= min(points[0].at, run[-1].at):  # later than any rank
             first_s, last_s, now_s = (p.mark.clock_s or 0.0 for p in (run[0], run[-1], point))
             run = [] if 0 < (last_s - first_s) / len(run) < now_s - last_s else run
         if len(run) == 1 and point.at == run[0].at and (lines[point.at] == 2 or point.mark.bar):
