@@ -118,7 +118,7 @@ class TestJob:
         assert run(image_size="800-1333").job.image_size is None
         assert run(image_size="192").job.image_size == (192, 192)
         assert run(image_size="192x256").job.image_size == (192, 256)
-        with pytest.raises(MeasurementError, match="more axes than"):
+        with pytest.raises(JobError, match="expected H or HxW"):
             run(image_size="832x480x81")
 
 
