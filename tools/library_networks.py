@@ -1042,6 +1042,29 @@ def _cogvideo(library: Any, model: str) -> Network:
     return Network(make, inputs, 480, sized=True)
 
 
+def _hunyuan(library: Any, _: str) -> Network:
+    def inputs(batch: int, side: int) -> Mapping[str, torch.Tensor]:
+        return {
+            **_video(batch, 129, side, 256),
+            "encoder_attention_mask": torch.ones(batch, 256, dtype=torch.bool),
+            "pooled_projections": torch.empty(batch, 768),
+            "guidance": torch.empty(batch),
+        }
+
+    return Network(lambda _: _Sample(library.HunyuanVideoTransformer3DModel()), inputs, 960)
+
+
+def _auraflow(library: Any, _: str) -> Network:
+    def inputs(batch: int, side: int) -> Mapping[str, torch.Tensor]:
+        return {
+            "hidden_states": torch.empty(batch, 4, side // 8, side // 8),
+            "encoder_hidden_states": torch.empty(batch, 256, 2048),
+            "timestep": torch.empty(batch),
+        }
+
+    return Network(lambda _: _Sample(library.AuraFlowTransformer2DModel()), inputs, 1024)
+
+
 def _video(batch: int, pictures: int, side: int, words: int) -> Mapping[str, torch.Tensor]:
     """Latents of a video, one for the first picture and one for four of the others, and a text."""
     return {
@@ -1104,7 +1127,9 @@ class _Halved(_Sample):
 
 
 _OF_DIFFUSERS: Mapping[str, Callable[[Any, str], Network]] = {
+    "AuraFlow-v0.3": _auraflow,
     "FLUX.1-dev": _flux,
+    "HunyuanVideo": _hunyuan,
     "PixArt-Sigma-XL-2-1024-MS": _pixart,
     "Qwen-Image": _qwen_image,
     "Sana_1600M_1024px": _sana,

@@ -224,8 +224,9 @@ class Opportunity:
     """Like jobs that one change would have served better.
 
     ``saved_gpu_hours`` counts hours of the GPUs they ran on. Cost in the currency of the price
-    file, energy in kWh. ``evidence`` says what the prediction rests on, ``change`` which flags of
-    the script make it, ``command`` what checks it.
+    file, energy in kWh.
+    ``evidence`` says what the prediction rests on, ``change`` which flags of the script make it,
+    ``command`` what checks it.
     """
 
     kind: OpportunityKind
