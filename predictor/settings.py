@@ -103,10 +103,17 @@ def _place(error: Any) -> str:
 _TRIED = re.compile(r"constrained-|function-|literal\[|list\[|\[key\]|(float|int|str|bool|none)$")
 _BOUNDS = {"gt": "above", "ge": "of at least", "lt": "below", "le": "of at most"}
 _KINDS = {
-    **dict.fromkeys(("dict", "model"), "fields with values"),
-    **dict.fromkeys(("frozen", "list", "set", "tuple"), "a list"),
-    **{"bool": "true or false", "path": "a path", "string": "a text"},
-    **{"float": "a number", "int": "a whole number"},
+    "bool": "true or false",
+    "dict": "fields with values",
+    "float": "a number",
+    "frozen": "a list",
+    "int": "a whole number",
+    "list": "a list",
+    "model": "fields with values",
+    "path": "a path",
+    "set": "a list",
+    "string": "a text",
+    "tuple": "a list",
 }
 
 

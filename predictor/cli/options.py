@@ -171,9 +171,6 @@ def job_of(model: str, fields: Mapping[str, Any]) -> TrainingJob:
         stated["phases"] = parse_phases(";".join(texts))
     text = stated.pop("image_size")
     size = None if text is None else entry.sized(read_value("image_size", text))
-    for name in ("seq_len", "mean_seq_len"):
-        if entry.seq_len is None and stated[name]:
-            raise JobError(name, stated[name], f"{entry.name} takes no tokens; leave it out")
     return TrainingJob(
         model=entry.name, image_size=size, options=options, variant=variant, **with_first(stated)
     )

@@ -79,6 +79,12 @@ class ModelEntry:
         none = f"{self.name} takes no images; leave it out"
         raise JobError("image_size", "x".join(map(str, axes)), expected if count else none)
 
+    def check_tokens(self, stated: Mapping[str, object]) -> None:
+        """Raise JobError where fields tell of tokens, and the network takes none."""
+        for name in ("seq_len", "mean_seq_len"):
+            if self.seq_len is None and stated.get(name):
+                raise JobError(name, stated[name], f"{self.name} takes no tokens; leave it out")
+
 
 def find_entry(name: str, library: str = "") -> ModelEntry | None:
     """The entry a name means, or None; ``library`` (``torchvision:``) is looked in first.

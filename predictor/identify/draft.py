@@ -182,8 +182,8 @@ def _said(key: str, error: JobError) -> str:
 def settle(stated: Stated) -> Stated:
     """The image size in the axes of the model, and sizes that it takes, where both are known.
 
-    One number stands for all axes; other numbers of axes are a problem, and left out. So is a
-    variant that the model does not have.
+    One number stands for all axes; other numbers of axes are a problem, and left out. So are tokens
+    of a network that takes none, and a variant that it does not have.
     """
     if stated.model is None:
         return stated
@@ -193,14 +193,15 @@ def settle(stated: Stated) -> Stated:
     except JobError as error:
         problem = Problem(stated.origins["variant"], str(error), "variant")
         stated = stated.without(("variant",), problem)
-    if size is None:
-        return stated
     try:
-        return replace(stated, values={**stated.values, "image_size": entry.sized(size)})
+        entry.check_tokens(stated.values)
+        if size is not None:
+            stated = replace(stated, values={**stated.values, "image_size": entry.sized(size)})
+        return stated
     except JobError as error:
-        about = "" if entry.image_size is None else "image_size"
-        problem = Problem(stated.origins["image_size"], str(error), about)
-        return stated.without(("image_size",), problem)
+        about = error.field if error.field == "image_size" and entry.image_size else ""
+        problem = Problem(stated.origins[error.field], str(error), about)
+        return settle(stated.without((error.field,), problem))
 
 
 def joint_precision(signals: Mapping[str, str]) -> Precision | None:

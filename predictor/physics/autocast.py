@@ -307,32 +307,3 @@ def peak_flops(job: TrainingJob, *, tensor_cores: bool) -> float:
     if dtype is FP32 and tensor_cores:  # of the convolutions
         dtype = Dtype.TF32
     return tensor_peak(gpu, dtype) or gpu.peak_flops.get(dtype.value, gpu.peak_flops["fp32"])
-
-
-# What a pointwise operator can be fused into.
-HOSTS = {Kind.ELEMENTWISE, Kind.SOFTMAX, *(kind for kind in Kind if kind.value.endswith("_norm"))}
-
-
-def fused(typed: Sequence[TypedOperator], stored: float) -> Iterator[TypedOperator]:
-    """The same operators, in the same order, with the traffic that fusion leaves.
-
-    A pointwise operator and its gradient are fused where the forward operator before it is bound by
-    memory, or a vocabulary's. Logits of ``stored`` bytes are read twice, their gradient once more.
-    """
-    behind = inside = False
-    for item in typed:
-        operator = item.operator
-        if operator.kind is Kind.CAST and operator.function:
-            yield item._replace(bytes=0.0)  # of autocast: a part of the function it is made for
-            continue
-        if operator.direction is FORWARD:
-            inside = behind or operator.function == VOCABULARY
-            behind = operator.kind in HOSTS
-        elements = float(operator.dims[0] * operator.dims[1])
-        if operator.kind is Kind.LOSS and operator.dims[0] > 1:
-            yield item._replace(bytes=2 * elements * stored)
-        elif inside and operator.kind is Kind.ELEMENTWISE:
-            left = max(0.0, operator.reads - elements) + max(0.0, operator.writes - elements)
-            yield item._replace(bytes=left * item.dtype.bytes)
-        else:
-            yield item

@@ -9,13 +9,22 @@ from math import ceil, prod
 
 from profiles.gpus import CPU, Gpu, find_gpu
 
-from ..errors import JobError
 from ..graphs.catalog import ModelEntry, entry_of, find_entry, graph_of, overrides
-from ..graphs.operator import FORWARD, READ_BACK, WIDE, Direction, Graph, Kind, Operator, Workload
+from ..graphs.operator import (
+    FORWARD,
+    READ_BACK,
+    VOCABULARY,
+    WIDE,
+    Direction,
+    Graph,
+    Kind,
+    Operator,
+    Workload,
+)
 from ..job.frameworks import PYTORCH
 from ..job.precision import Dtype, Precision
 from ..job.training_job import TrainingJob
-from .autocast import TypedOperator, autocast, fused, runnable
+from .autocast import TypedOperator, autocast, runnable
 
 FULL = 4  # bytes of an FP32 element
 SPELT_NORM = "spelt_rms_norm"  # the rest of an RMS norm that eager code spells out
@@ -139,9 +148,7 @@ def _stored(job: TrainingJob, typed: tuple[TypedOperator, ...]) -> tuple[TypedOp
 def workload(job: TrainingJob, entry: ModelEntry) -> Workload:
     """The micro-batch of a job, completed by the defaults of the catalog entry."""
     seq_len, samples = job.seq_len or entry.seq_len, job.micro_batch_size
-    for name in ("seq_len", "mean_seq_len"):
-        if entry.seq_len is None and (stated := getattr(job, name)):
-            raise JobError(name, stated, f"{entry.name} takes no tokens; leave it out")
+    entry.check_tokens({"seq_len": job.seq_len, "mean_seq_len": job.mean_seq_len})
     if job.packed and seq_len:  # each attends to itself alone
         tokens = samples * seq_len
         samples = max(1, round(samples / job.packed))
@@ -276,9 +283,38 @@ def takes_channels_last(job: TrainingJob) -> bool:
     return axes > 0 or job.framework.startswith(ANY_AXES)
 
 
+# What a pointwise operator can be fused into.
+HOSTS = {Kind.ELEMENTWISE, Kind.SOFTMAX, *(kind for kind in Kind if kind.value.endswith("_norm"))}
+
+
 def fuses(job: TrainingJob) -> bool:
     """Whether the framework of a job, or a compiler it asks for, fuses pointwise operators."""
     return job.software.compiled or job.software.fused_kernels
+
+
+def fused(typed: Sequence[TypedOperator], stored: float) -> Iterator[TypedOperator]:
+    """The same operators, in the same order, with the traffic that fusion leaves.
+
+    A pointwise operator and its gradient are fused where the forward operator before it is bound by
+    memory, or a vocabulary's. Logits of ``stored`` bytes are read twice, their gradient once more.
+    """
+    behind = inside = False
+    for item in typed:
+        operator = item.operator
+        if operator.kind is Kind.CAST and operator.function:
+            yield item._replace(bytes=0.0)  # of autocast: a part of the function it is made for
+            continue
+        if operator.direction is FORWARD:
+            inside = behind or operator.function == VOCABULARY
+            behind = operator.kind in HOSTS
+        elements = float(operator.dims[0] * operator.dims[1])
+        if operator.kind is Kind.LOSS and operator.dims[0] > 1:
+            yield item._replace(bytes=2 * elements * stored)
+        elif inside and operator.kind is Kind.ELEMENTWISE:
+            left = max(0.0, operator.reads - elements) + max(0.0, operator.writes - elements)
+            yield item._replace(bytes=left * item.dtype.bytes)
+        else:
+            yield item
 
 
 # Grouped convolutions with channels last run on tensor cores for these channels of a group, and for

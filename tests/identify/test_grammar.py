@@ -434,3 +434,13 @@ def test_a_misspelt_option_is_told_wherever_it_stands() -> None:
         assert 'nearest: options="compile=..."' in problem.text
         assert not problem.contradiction
         assert not problem.field
+
+
+def test_tokens_of_a_network_that_takes_none_are_told_and_left_out() -> None:
+    stated = parse_text("model=resnet50 seq=128 batch=64 precision=amp", "comment")
+    assert {"seq_len", "mean_seq_len"}.isdisjoint(stated.values)
+    assert stated.values["batch_size"] == 64
+    assert [p.text for p in stated.problems] == [
+        "invalid seq_len=128; resnet50 takes no tokens; leave it out"
+    ]
+    assert parse_text("model=bert-base seq=128", "comment").values["seq_len"] == 128

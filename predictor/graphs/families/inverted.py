@@ -4,10 +4,11 @@ Sandler et al. arXiv 1801.04381; Tan et al. arXiv 1807.11626; Howard et al. arXi
 and Le arXiv 1905.11946 and 2104.00298; Wang et al. arXiv 2205.06760. One row of ``stages`` is
 ``[block, repeats, kernel, stride, expand, channels, se]`` (``se``: squeeze ratio, 0 for none):
 
-    cn  convolution, norm, activation ds  depthwise separable: depthwise, squeeze-excite, 1x1 da
-    the same with an activation behind the 1x1 and no skip (MobileNet v1) ir  inverted residual: 1x1
-    expansion, depthwise, squeeze-excite, 1x1 er  edge (fused) residual: full expansion convolution,
-    squeeze-excite, 1x1
+    cn  convolution, norm, activation
+    ds  depthwise separable: depthwise, squeeze-excite, 1x1
+    da  the same with an activation behind the 1x1 and no skip (MobileNet v1)
+    ir  inverted residual: 1x1 expansion, depthwise, squeeze-excite, 1x1
+    er  edge (fused) residual: full expansion convolution, squeeze-excite, 1x1
 
 A block skips where its shape stays; a trailing ``-`` (``ir-``) forbids that.
 

@@ -111,8 +111,12 @@ Run = Callable[[], object]
 Runs = Mapping[str, Run]
 Point = Mapping[str, Any]  # the value of each axis
 
-TORCH_DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-TORCH_DTYPES["tf32"] = torch.float32
+TORCH_DTYPES = {
+    "fp32": torch.float32,
+    "tf32": torch.float32,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+}
 
 
 class UnsupportedError(Exception):

@@ -267,12 +267,15 @@ def _elementwise(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
 
 Rule = Callable[[Flow, Operator, list[Operator]], Kept]
 _RULES: Mapping[Kind, Rule] = {
-    **dict.fromkeys((Kind.GEMM, Kind.CONV), _matrix),
-    **dict.fromkeys((Kind.BATCH_NORM, Kind.INSTANCE_NORM, Kind.GROUP_NORM), _norm),
+    Kind.GEMM: _matrix,
+    Kind.CONV: _matrix,
     Kind.BATCHED_GEMM: _product,
     Kind.ATTENTION: _attention,
     Kind.SOFTMAX: _softmax,
     Kind.LAYER_NORM: _layer_norm,
+    Kind.BATCH_NORM: _norm,
+    Kind.INSTANCE_NORM: _norm,
+    Kind.GROUP_NORM: _norm,
     Kind.LOSS: _loss,
     Kind.POOL: _pool,
     Kind.EMBEDDING: _embedding,

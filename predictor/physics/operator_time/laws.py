@@ -7,13 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profiles.storage import shipped_yaml
-
 from ...graphs.operator import Direction
 from .work import DIRECTION_CODE, Floats, Work
 
 Formula = Callable[[Floats, Work], Floats]
-_PRIORS = shipped_yaml("laws.yaml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +20,6 @@ class Constant:
     name: str
     mean: float
     deviation: float
-
-
-def constants_of(law: str) -> tuple[Constant, ...]:
-    """The constants of a law, with what is taken of them before any run is seen."""
-    return tuple(Constant(name, *prior) for name, prior in _PRIORS[law].items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +51,17 @@ def power_mean(a: Floats, b: Floats) -> Floats:
     return np.cbrt(a * a * a + b * b * b)
 
 
+MEMORY = Law(
+    "memory",
+    (
+        Constant("efficiency", -0.3, 0.4),
+        Constant("l2_gain", 0.3, 0.3),
+        Constant("latency_us", 0.9, 0.12),
+    ),
+    lambda p, work: memory_seconds(p, work),
+)
+
+
 def memory_seconds(p: Floats, work: Work) -> Floats:
     """Seconds of operators bound by traffic; ``p`` is (n or 1, 3).
 
@@ -70,8 +73,6 @@ def memory_seconds(p: Floats, work: Work) -> Floats:
     seconds = (work.bytes - cached + cached / gain) / (work.bandwidth * efficiency)
     return np.asarray(seconds + latency * 1e-6 * np.maximum(work.kernels, 1.0))
 
-
-MEMORY = Law("memory", constants_of("memory"), memory_seconds)
 
 BLOCK = 128.0  # queries of one block (Dao, arXiv 2307.08691)
 FORWARD_PRODUCTS = 4.0  # FLOPs per query, key and head element: two products, multiply and add
@@ -97,7 +98,19 @@ def attention_seconds(p: Floats, work: Work) -> Floats:
     return np.asarray(c[:, 3] * 1e-6 + power_mean(compute, memory))
 
 
-ATTENTION = Law("attention", constants_of("attention"), attention_seconds)
+ATTENTION = Law(
+    "attention",
+    (
+        Constant("efficiency", -0.4, 0.5),
+        Constant("key_latency", 4.0, 0.8),
+        Constant("memory_efficiency", -0.3, 0.2),
+        Constant("latency_us", 1.5, 0.2),
+        Constant("wave_quantisation", 0.0, 1.0),
+        Constant("width_overhead", 2.5, 0.8),
+        Constant("backward_efficiency", -0.2, 0.3),
+    ),
+    attention_seconds,
+)
 
 
 def recurrent_seconds(p: Floats, work: Work) -> Floats:
@@ -117,4 +130,15 @@ def recurrent_seconds(p: Floats, work: Work) -> Floats:
     return np.asarray(steps * step * np.where(backward, c[:, 4], 1.0))
 
 
-RECURRENT = Law("rnn", constants_of("rnn"), recurrent_seconds)
+RECURRENT = Law(
+    "rnn",
+    (
+        Constant("efficiency", -0.7, 0.5),
+        Constant("batch_saturation", 3.0, 0.8),
+        Constant("weight_bandwidth", 0.7, 0.5),
+        Constant("step_latency_us", 2.3, 0.5),
+        Constant("backward_cost", 0.1, 0.3),
+        Constant("gate_bandwidth", 0.0, 0.7),
+    ),
+    recurrent_seconds,
+)

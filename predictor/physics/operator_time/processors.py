@@ -16,7 +16,7 @@ from ...graphs.operator import Direction, Kind
 from ...job.precision import Dtype
 from .fit import FittedOperators, thin
 from .groups import HEAVY, PROXY
-from .laws import Law, constants_of
+from .laws import Constant, Law
 from .neighbours import interpolated
 from .samples import Samples
 from .solve import robust_fit
@@ -47,8 +47,12 @@ PARTS = (*CLASS_NAMES, "depthwise", "strided depthwise")
 BY_ROWS = frozenset({Kind.LAYER_NORM, Kind.SOFTMAX, Kind.EMBEDDING, Kind.LOSS})
 # Kinds whose launches are operators of their own; any other kind is one call on a CPU.
 SEVERAL_CALLS = frozenset({Kind.ELEMENTWISE, Kind.CAST, Kind.OPTIMIZER})
-_PRODUCT = dict.fromkeys((Kind.BATCHED_GEMM, Kind.CONV, Kind.RNN), Kind.GEMM)
-_PRODUCT[Kind.ATTENTION] = Kind.BATCHED_GEMM
+_PRODUCT = {
+    Kind.BATCHED_GEMM: Kind.GEMM,
+    Kind.CONV: Kind.GEMM,
+    Kind.ATTENTION: Kind.BATCHED_GEMM,
+    Kind.RNN: Kind.GEMM,
+}
 _OTHER_FORMAT = {Dtype.BF16: Dtype.FP32, Dtype.FP16: Dtype.BF16, Dtype.FP32: Dtype.BF16}
 
 
@@ -188,7 +192,15 @@ def processor_seconds(p: Floats, work: Work) -> Floats:
     return np.asarray(c[:, 0] * 1e-6 * times + compute + work.bytes / (work.bandwidth * c[:, 2]))
 
 
-PROCESSOR = Law("processor", constants_of("processor"), processor_seconds)
+PROCESSOR = Law(
+    "processor",
+    (
+        Constant("latency_us", 2.0, 1.0),
+        Constant("efficiency", -0.7, 0.7),
+        Constant("memory_efficiency", 0.0, 0.7),
+    ),
+    processor_seconds,
+)
 
 
 def fit_cells(samples: Samples) -> Iterator[FittedOperators]:

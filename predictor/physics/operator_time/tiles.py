@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...graphs.operator import Direction, Kind
-from .laws import Constant, Law, constants_of, power_mean, sigmoid
+from .laws import Constant, Law, power_mean, sigmoid
 from .work import CLASSES, CORES, DIRECTION_CODE, KIND_CODE, Floats, Ints, Work
 
 # Along the first axis, so that operators lie side by side in memory.
@@ -30,7 +30,16 @@ ALIGNMENT = 8
 
 BASE = 8
 CONV_CLASSES = ("1x1", "3x3", "5x5", "other")
-MATRIX_CONSTANTS = constants_of("matrix")
+MATRIX_CONSTANTS = (
+    Constant("efficiency", -0.1, 0.5),
+    Constant("load_cost", -1.5, 0.6),
+    Constant("depth_latency", 3.0, 0.7),
+    Constant("memory_efficiency", -0.25, 0.2),
+    Constant("latency_us", 1.0, 0.15),
+    Constant("wave_quantisation", 0.0, 1.5),
+    Constant("split_cost", 0.0, 0.8),
+    Constant("misalignment", 0.2, 0.5),
+)
 CONV_CONSTANTS = MATRIX_CONSTANTS + tuple(
     Constant(f"{shape}_{direction}", 0.0, 0.4)
     for shape in CONV_CLASSES
