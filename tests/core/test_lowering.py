@@ -8,8 +8,8 @@ from predictor.graphs.catalog import entry_of
 from predictor.graphs.operator import READ_BACK, Direction, Kind, Operator
 from predictor.job.precision import Dtype
 from predictor.job.training_job import TrainingJob
-from predictor.physics.autocast import TypedOperator, fused
-from predictor.physics.job_graph import job_graph, job_operators, workload
+from predictor.physics.autocast import TypedOperator
+from predictor.physics.job_graph import fused, job_graph, job_operators, workload
 from predictor.physics.step import StepModel
 
 RESNET = TrainingJob(model="resnet50", precision="amp", gpu="a100", batch_size=64)
