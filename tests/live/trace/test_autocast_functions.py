@@ -37,8 +37,8 @@ from predictor.job.precision import Dtype, Precision  # noqa: E402
 from predictor.job.training_job import TrainingJob  # noqa: E402
 from predictor.measure.trace.tracer import trace  # noqa: E402
 from predictor.physics.autocast import TypedOperator, autocast  # noqa: E402
-from predictor.physics.job_graph import fused  # noqa: E402
 from predictor.physics.job_graph import (  # noqa: E402
+    fused,
     job_graph,
     job_operators,
 )
